@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,15 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     process.wait()
 
 
+def watch(program: int, custody: Custody) -> contention.WatchRequest:
+    process = Process.open(program)
+    return contention.WatchRequest(process=process, seconds=1, custody=custody, title="contended")
+
+
 def test_by_stacks(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
     with Custody() as custody:
-        found = contention.watch_waits(
-            Process.open(program), 1.0, custody, stacks=400, title="contended"
-        )
+        found = contention.watch_waits(replace(watch(program, custody), stacks=400))
     if not found.method.startswith("perf: "):
         pytest.skip(f"needs perf and its permission: {found.method}")
     said = split_waits(found.switches)
@@ -62,7 +66,7 @@ def test_by_stacks(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_by_addresses(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
     with Custody() as custody:
-        found = contention.watch_waits(Process.open(program), 1.0, custody, method="proc")
+        found = contention.watch_waits(watch(program, custody), "proc")
     said = split_waits(found.switches)
     assert found.switches.values == (WAITED,)
     assert found.switches.facts["arenas"] == "1"
@@ -79,5 +83,5 @@ def test_where_the_disk_is_too_full_another_place_is_named(
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(contention.directories, "free_bytes", lambda _: 1 << 30)
     with Custody() as custody, pytest.raises(Failure, match=r"GiB left .DBALLOC_CACHE names"):
-        contention.watch_waits(Process.open(program), 1.0, custody, method="perf")
+        contention.watch_waits(watch(program, custody), "perf")
     assert not list((tmp_path / "cache/scratch").iterdir())

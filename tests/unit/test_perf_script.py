@@ -3,7 +3,6 @@
 import os
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,19 +146,9 @@ def test_only_our_own_server_is_read_by_this_process(monkeypatch: pytest.MonkeyP
         return {os.getpid()}, "glibc"
 
     monkeypatch.setattr(thread_states, "find_arena_mutexes", read)
-    request = contention._WatchRequest(
-        process=Process.own(),
-        seconds=1,
-        stacks=1,
-        title="",
-        facts={},
-        check_alive=lambda: None,
-        report_watched=lambda: None,
-        is_ours=False,
-    )
-    assert contention._find_arena_mutexes(request)[0] != {os.getpid()}
-    ours = replace(request, is_ours=True)
-    assert contention._find_arena_mutexes(ours) == ({os.getpid()}, "glibc")
+    assert contention._find_arena_mutexes(Process.own(), is_ours=False)[0] != {os.getpid()}
+    ours = contention._find_arena_mutexes(Process.own(), is_ours=True)
+    assert ours == ({os.getpid()}, "glibc")
 
 
 def test_a_perf_script_that_does_not_go_on_is_not_waited_for(

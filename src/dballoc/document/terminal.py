@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from textwrap import wrap
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -27,6 +27,17 @@ def start_grid(
             no_wrap=i in unbroken,
             overflow="fold",
         )
+    return grid
+
+
+def start_list(headings: Sequence[str], texts: Collection[str] = ()) -> Grid:
+    """Return the same with every heading on one line. ``texts``: the headings of columns that are
+    no numbers.
+    """
+    grid = start_grid([])
+    for heading in headings:
+        side: JustifyMethod = "left" if heading in texts else "right"
+        grid.add_column(Text(heading), justify=side, no_wrap=side == "right", overflow="fold")
     return grid
 
 

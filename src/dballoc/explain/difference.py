@@ -1,6 +1,6 @@
 """Two snapshots compared line by line: what grew. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -170,7 +170,10 @@ def _describe_change(change: int) -> str:
 
 def compare_explanations(before: Explanation, after: Explanation) -> Difference:
     """Compare two snapshots, of one server or of two."""
-    old, new = _sum_by_line(before.ledger), _sum_by_line(after.ledger)
+    old, new = (
+        ledger.sum_by_line() | {("rest", REST): ledger.rest}
+        for ledger in (before.ledger, after.ledger)
+    )
     changes = [
         LineChange(
             group=key[0],
@@ -208,17 +211,6 @@ def _bound_change(
         (sum(x.bounds[0] for x in each), sum(x.bounds[1] for x in each)) for each in (old, new)
     )
     return most[0] - least[1], most[1] - least[0]
-
-
-def _sum_by_line(ledger: Ledger) -> Mapping[tuple[str, str], int]:
-    """Return the resident bytes by group and owner, the rest included; lines of the same name are
-    one.
-    """
-    sizes: dict[tuple[str, str], int] = {}
-    for line in ledger.lines:
-        key = line.group, str(line.owner)
-        sizes[key] = sizes.get(key, 0) + line.resident
-    return sizes | {("rest", REST): ledger.rest}
 
 
 def _list_incomparables(before: Ledger, after: Ledger) -> list[str]:

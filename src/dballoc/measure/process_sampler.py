@@ -6,7 +6,10 @@ It never reads smaps or pagemap: the kernel holds the process's mmap lock meanwh
 
 import os
 import re
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dballoc.host.process_handle import Process
@@ -215,3 +218,32 @@ def _parse_switches(status: bytes) -> tuple[int, int] | None:
 def _parse_sizes(status: bytes) -> dict[bytes, int]:
     """Return the Vm lines of /proc/PID/status in bytes."""
     return {name: int(kilobytes) * 1024 for name, kilobytes in _SIZE.findall(status)}
+
+
+@contextmanager
+def sample_in_background(
+    take_sample: Callable[[], ProcessSample], every: float = 0.2
+) -> Iterator[list[ProcessSample]]:
+    """Take a sample every ``every`` seconds until the block ends or the process does. Yields the
+    list that the samples are appended to.
+
+    Nobody else may use the sampler meanwhile. The sampling thread must not start a process, which
+    would be killed with the thread (PDEATHSIG).
+    """
+    samples: list[ProcessSample] = []
+    over = threading.Event()
+
+    def take_samples() -> None:
+        try:
+            while not over.wait(every):
+                samples.append(take_sample())
+        except ProcessGone:
+            pass  # whoever waits for the process notices it too
+
+    thread = threading.Thread(target=take_samples, name="sampling", daemon=True)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()

@@ -13,7 +13,7 @@ from dballoc.trace.trace_file.check_trace import InvalidTrace, check_sizes, chec
 
 OF = (
     "dballoc.trace.importers.android",
-    "dballoc.trace.importers.glibc_mtrace",
+    "dballoc.trace.importers.import_trace",
     "dballoc.trace.importers.glibc_trace",
     "dballoc.trace.compilation.compile_recording",
     "dballoc.trace.compilation.match_blocks",

@@ -30,8 +30,7 @@ from dballoc.host.resources.cpus import move_threads
 from dballoc.load import client
 from dballoc.load.client_output import IntervalReport, milliseconds
 from dballoc.measure import host_sampler
-from dballoc.measure.process_sampler import ProcessGone, ProcessSample
-from dballoc.measure.sample_while import sample_in_background
+from dballoc.measure.process_sampler import ProcessGone, ProcessSample, sample_in_background
 from dballoc.measure.server_counters import Reading, scale_counts
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord

@@ -32,13 +32,17 @@ def profile_contention(life: ServerLife, client: Client, step: Step) -> None:
     """
 
     def record(name: str) -> None:
-        profile = waits.watch_waits(
-            life.running.process, step.seconds, life.context.custody,
+        request = waits.WatchRequest(
+            process=life.running.process,
+            seconds=step.seconds,
+            custody=life.context.custody,
             title=life.prepared.variant.name,
             facts={"workload": step.workload or "", "clients": str(step.threads)},
-            alive=lambda: life.check_alive(step.title), watched=client.kill,
+            check_alive=lambda: life.check_alive(step.title),
+            report_watched=client.kill,
             is_ours=True,
-        )  # fmt: skip
+        )
+        profile = waits.watch_waits(request)
         waits.save_profiles(profile, life.directory, name, pages=False)
 
     _record_under_load(life, client, step, f"contention-{step.workload}", record)

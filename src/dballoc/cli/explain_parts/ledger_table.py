@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.explain_parts.explain_request import LedgerView
-from dballoc.document.terminal import start_grid
+from dballoc.document.terminal import start_grid, start_list
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.attribution.ledger_line import LedgerLine
@@ -208,9 +208,8 @@ def print_difference(console: Console, difference: Difference) -> None:
     """Print what grew between two snapshots; lines that did not change are left out."""
     console.print(Text(difference.sentence, style="bold"))
     console.print()
-    table = start_grid([])
-    for heading in ("owner", "before, MiB", "after, MiB", "change, MiB", "of the change"):
-        table.add_column(heading, justify="left" if heading == "owner" else "right")
+    headings = ("owner", "before, MiB", "after, MiB", "change, MiB", "of the change")
+    table = start_list(headings, {"owner"})
     for line in difference.changes:
         if line.change:
             share = percent(line.change / difference.rss, 0) if difference.rss else ""

@@ -20,7 +20,7 @@ from rich.text import Text
 from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.explain_parts.text_plot import draw_plot
 from dballoc.cli.shared.safe_output import clean, safe
-from dballoc.document.terminal import start_grid
+from dballoc.document.terminal import start_list
 from dballoc.errors import Failure
 from dballoc.explain.difference import compare_explanations, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
@@ -187,9 +187,7 @@ def _make_table(first: Explanation, last: Explanation, since: float, console: Co
     changes = compare_explanations(first, last).changes
     most = max(3, min(_LINES, console.height - _HEIGHT - 10))
     shown = {id(c) for c in sorted(changes, key=lambda c: -max(c.after, abs(c.change) * 10))[:most]}
-    table = start_grid([])
-    for heading in ("owner", "now, MiB", "since the start, MiB", "MiB a minute"):
-        table.add_column(heading, justify="left" if heading == "owner" else "right", no_wrap=True)
+    table = start_list(("owner", "now, MiB", "since the start, MiB", "MiB a minute"), {"owner"})
     rss = ("RSS", last.ledger.rss, last.ledger.rss - first.ledger.rss)
     lines = sorted((c for c in changes if id(c) in shown), key=lambda c: -c.after)
     for owner, now, change in [*((c.owner, c.after, c.change) for c in lines), rss]:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.document.terminal import start_list
 from dballoc.errors import Failure
 from dballoc.host.process_handle import Process
 from dballoc.profile.contention import contention, malloc_paths, waits_below_malloc
@@ -136,17 +137,9 @@ def print_report(console: Console, report: ContentionReport) -> None:
 
 
 def _make_split_table(split: WaitSplit) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     unit = "of all waits" if split.counted else "of the time waited"
-    for heading in (
-        "waits for",
-        "below malloc",
-        "elsewhere",
-        "time below malloc",
-        "queued for a CPU",
-        "time elsewhere",
-    ):
-        table.add_column(heading, justify="left" if heading == "waits for" else "right")
+    times = ("time below malloc", "queued for a CPU", "time elsewhere")
+    table = start_list(("waits for", "below malloc", "elsewhere", *times), {"waits for"})
     for group, title in WAIT_GROUPS.items():
         below, above = split.malloc.get(group, WaitCost()), split.elsewhere.get(group, WaitCost())
         if below != WaitCost() or above != WaitCost():
@@ -181,9 +174,8 @@ def _format_verdict(split: WaitSplit) -> str:
 
 
 def _make_frame_table(rows: list[DominantFrame]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in ("function, with what it calls", "of all waits", "", "module"):
-        table.add_column(heading, justify="right" if heading == "of all waits" else "left")
+    texts = ("function, with what it calls", "", "module")
+    table = start_list((texts[0], "of all waits", *texts[1:]), texts)
     for row in rows:
         mark = "malloc" if row.allocator else ""
         table.add_row(

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.profile_parts.heap_report import FUNCTION, HeapReport
 from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.document.terminal import start_list
 from dballoc.profile.amounts import format_amount, format_signed_amount
 from dballoc.profile.heap import heap_profile, malloc_latency
 from dballoc.profile.heap.heap_profile import FunctionGrowth
@@ -71,18 +71,9 @@ def _print_spent(console: Console, spent: malloc_latency.LatencySummary) -> None
 
 def _print_rows(console: Console, report: HeapReport, max_rows: int) -> None:
     by_function = report.by == FUNCTION
-    table = _make_table(
-        (
-            "alive",
-            "±",
-            "share",
-            "blocks",
-            "samples",
-            *(("allocated",) if by_function else ()),
-            report.by,
-        ),
-        left_columns=1,
-    )
+    allocated = ("allocated",) if by_function else ()
+    headings = ("alive", "±", "share", "blocks", "samples", *allocated, report.by)
+    table = start_list(headings, {report.by})
     live_bytes = report.live.bytes or 1.0
     for row in report.rows[:max_rows]:
         cells = [
@@ -108,7 +99,7 @@ def _print_rows(console: Console, report: HeapReport, max_rows: int) -> None:
 
 def _print_growth(console: Console, growth: Sequence[FunctionGrowth], max_rows: int) -> None:
     console.print(Text("what grew since the first snapshot, the surest growth first", style="bold"))
-    table = _make_table(("growth", "±", "alive now", "blocks", "function"), left_columns=1)
+    table = start_list(("growth", "±", "alive now", "blocks", FUNCTION), {FUNCTION})
     for row in growth[:max_rows]:
         change = row.change
         table.add_row(
@@ -122,9 +113,7 @@ def _print_growth(console: Console, growth: Sequence[FunctionGrowth], max_rows: 
 
 
 def _print_times(console: Console, rows: Sequence[malloc_latency.SizeLatency]) -> None:
-    table = _make_table(
-        ("", "bytes", "calls", "mean", "p50", "p99", "longest timed"), left_columns=0
-    )
+    table = start_list(("", "bytes", "calls", "mean", "p50", "p99", "longest timed"))
     for row in rows:
         spans = (row.mean, row.p50, row.p99, row.longest)
         sizes = f"{row.sizes[0]:,} to {row.sizes[1] - 1:,}" if row.sizes[0] else "0"
@@ -138,9 +127,8 @@ def _print_times(console: Console, rows: Sequence[malloc_latency.SizeLatency]) -
 
 
 def _print_time_of(console: Console, rows: Sequence[heap_profile.TimeSpent], max_rows: int) -> None:
-    table = _make_table(
-        ("in malloc and free", "of all", "stalled", "of all", "function"), left_columns=1
-    )
+    headings = ("in malloc and free", "of all", "stalled", "of all", FUNCTION)
+    table = start_list(headings, {FUNCTION})
     short, stalled = (
         sum(getattr(row, name) for row in rows) or 1.0 for name in ("seconds", "stalled")
     )
@@ -153,16 +141,6 @@ def _print_time_of(console: Console, rows: Sequence[heap_profile.TimeSpent], max
             _format_name(row.name, row.module),
         )
     console.print(table)
-
-
-def _make_table(headings: Sequence[str], left_columns: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for i, heading in enumerate(headings):
-        table.add_column(
-            heading,
-            justify="left" if left_columns and i >= len(headings) - left_columns else "right",
-        )
-    return table
 
 
 def _format_name(name: str, module: str) -> Text:

@@ -52,14 +52,14 @@ def contention(
 
     process = find_server.find_server(find_server.ServerFlags(pid, socket, service))
     with Custody(adopt=True) as custody:
-        result = watch.watch_waits(
-            process,
-            seconds,
-            custody,
-            method=method,
+        request = watch.WatchRequest(
+            process=process,
+            seconds=seconds,
+            custody=custody,
             stacks=stacks,
             title=watch.name_process(process),
         )
+        result = watch.watch_waits(request, method)
     report = contention_report.make_report(process, result)
     if out is not None:
         report.files = contention_report.save_profiles(result, out)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.profile_verbs import profile_files
 from dballoc.cli.shared.safe_output import Console, print_json
+from dballoc.document.terminal import start_list
 from dballoc.profile import profile_tables
 from dballoc.profile.amounts import format_amount, format_signed_amount
 from dballoc.profile.model import Profile, Value
@@ -107,10 +107,7 @@ def _print_growth(
         return
     console.print()
     console.print(Text(heading, style="bold"))
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for name in ("difference", "± standard error", "before", "after"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
+    table = start_list(("difference", "± standard error", "before", "after", ""), {""})
     for name, row in rows:
         error = "" if row.error is None else format_amount(row.error, measure.unit)
         table.add_row(

@@ -1,17 +1,16 @@
 """``dballoc trace info``: what is in a trace."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.explain_parts.text_plot import draw_plot
 from dballoc.cli.shared.safe_output import Console, print_json, safe
 from dballoc.cli.trace_verbs.written_trace import TraceArgument, list_notes
+from dballoc.document.terminal import start_list
 from dballoc.errors import Failure
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.numbers import percent, with_unit
@@ -190,17 +189,9 @@ def _print_curve(console: Console, trace: Trace, summary: TraceSummary) -> None:
         console.print(f"  and {len(trace.marks) - 20:,} more marks")
 
 
-def _make_table(columns: Sequence[str], names: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for i, column in enumerate(columns):
-        side: Literal["left", "right"] = "left" if i >= len(columns) - names else "right"
-        table.add_column(column, justify=side)
-    return table
-
-
 def _print_sizes(console: Console, sizes: tuple[SizeClass, ...], rows: int) -> None:
     columns = ("bytes", "allocations", "of all bytes", "at the peak", "blocks", "lives p50", "p99")
-    table = _make_table(columns, names=0)
+    table = start_list(columns)
     total = sum(row.bytes for row in sizes) or 1
     shown = sorted(sorted(sizes, key=lambda row: -row.bytes)[:rows], key=lambda row: row.smallest)
     for row in shown:
@@ -231,9 +222,10 @@ def _print_handovers(console: Console, trace: Trace, summary: TraceSummary, rows
     )
     if not handovers.pairs:
         return
-    table = _make_table(("blocks", "bytes", "allocated by", "freed by"), names=2)
+    names = ("allocated by", "freed by")
+    table = start_list(("blocks", "bytes", *names), names)
     for pair in handovers.pairs[: min(rows, 8)]:
         threads = [trace.threads[index] for index in (pair.allocated_by, pair.freed_by)]
-        names = [f"{thread.number} {thread.name}".strip() for thread in threads]
-        table.add_row(f"{pair.blocks:,}", with_unit(pair.bytes), *names)
+        named = [f"{thread.number} {thread.name}".strip() for thread in threads]
+        table.add_row(f"{pair.blocks:,}", with_unit(pair.bytes), *named)
     console.print(table)

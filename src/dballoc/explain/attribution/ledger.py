@@ -66,6 +66,22 @@ class Ledger:
         """Return the resident bytes of owners of these names."""
         return sum(line.resident for line in self.lines if line.owner in owners)
 
+    def sum_by_line(self) -> dict[tuple[str, str], int]:
+        """Return the resident bytes by group and owner; lines of the same name are one."""
+        sizes: dict[tuple[str, str], int] = {}
+        for line in self.lines:
+            key = line.group, str(line.owner)
+            sizes[key] = sizes.get(key, 0) + line.resident
+        return sizes
+
+    def sum_by_owner(self, group: str | None = None) -> dict[str, int]:
+        """Return the resident bytes by owner, of one group or of all."""
+        sizes: dict[str, int] = {}
+        for (of, owner), size in self.sum_by_line().items():
+            if group in (None, of):
+                sizes[owner] = sizes.get(owner, 0) + size
+        return sizes
+
     @property
     def hugetlb(self) -> int:
         """Bytes in pages of hugetlbfs."""

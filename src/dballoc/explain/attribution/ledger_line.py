@@ -1,6 +1,5 @@
 """A line of the ledger, and the names of its owners. Pure."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -8,9 +7,7 @@ from dballoc.explain.sources.server_memory import ServerMemory, parse_number
 from dballoc.numbers import with_unit
 from dballoc.process_memory.heaps import allocator_statistics
 from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL
-from dballoc.process_memory.heaps.heap_walk import LargeBlock
 from dballoc.process_memory.mapping_kind import MappingKind
-from dballoc.process_memory.process_snapshot import ServerMapping
 
 # exact: counted page by page; likely: pages counted, and their owner known by their size; labelled:
 # the owner's own figure; sampled: an estimate.
@@ -83,11 +80,6 @@ class LedgerLine:
 def subtract(line: LedgerLine, resident: int, size: int) -> LedgerLine:
     """Return the line with so many bytes less."""
     return replace(line, resident=line.resident - resident, size=line.size - size)
-
-
-def sum_sizes(pieces: Sequence[LargeBlock | ServerMapping]) -> tuple[int, int]:
-    """Return the resident bytes and the size of all of them."""
-    return sum(p.resident for p in pieces), sum(p.size for p in pieces)
 
 
 def read_variable(labels: ServerMemory | None, name: str) -> int:

@@ -161,16 +161,17 @@ def _can_be_log_buffers(mappings: Sequence[MemoryMapping], labels: ServerMemory 
 
 
 def _make_line(
-    mappings: Sequence[MemoryMapping], kind: MappingKind, group: str, source: str
+    mappings: Sequence[MemoryMapping], owner: str, group: str, source: str, note: str = ""
 ) -> LedgerLine:
-    lazy = sum(_count_lazy(m) for m in mappings) if kind in _WITHOUT_LAZY else 0
+    lazy = sum(_count_lazy(m) for m in mappings) if owner in _WITHOUT_LAZY else 0
     return LedgerLine(
         group=group,
-        owner=kind,
+        owner=owner,
         resident=sum(m.rss for m in mappings) - lazy,
         size=sum(m.size for m in mappings),
         source=source,
         confidence="exact",
+        note=note,
     )
 
 
@@ -200,37 +201,18 @@ def make_file_lines(
     named = {path for path, _ in large}
     others = [m for m in mappings if m.path not in named]
     return [
-        *(_make_file_line(_name_file(path), path, each, catalogue) for path, each in large),
-        LedgerLine(
-            group="files",
-            owner=MappingKind.FILE,
-            resident=sum(m.rss for m in others),
-            size=sum(m.size for m in others),
-            source="mapped",
-            confidence="exact",
-        ),
+        *(_make_file_line(path, each, catalogue) for path, each in large),
+        _make_line(others, MappingKind.FILE, "files", "mapped"),
     ]
 
 
 def _make_file_line(
-    owner: str,
-    path: str,
-    mappings: Sequence[MemoryMapping],
-    catalogue: dict[str, Any],
+    path: str, mappings: Sequence[MemoryMapping], catalogue: dict[str, Any]
 ) -> LedgerLine:
-    return LedgerLine(
-        group="files",
-        owner=owner,
-        resident=sum(m.rss for m in mappings),
-        size=sum(m.size for m in mappings),
-        source=f"{_FILE} {readers.one_line(path)}",
-        confidence="exact",
-        note="; ".join(filter(None, [describe_file(path, catalogue), describe_reclaim(mappings)])),
-    )
-
-
-def _name_file(path: str) -> str:
-    return f"{_FILE} {readers.one_line(basename(path.removesuffix(_DELETED)))}"
+    owner = f"{_FILE} {readers.one_line(basename(path.removesuffix(_DELETED)))}"
+    notes = filter(None, [describe_file(path, catalogue), describe_reclaim(mappings)])
+    source = f"{_FILE} {readers.one_line(path)}"
+    return _make_line(mappings, owner, "files", source, "; ".join(notes))
 
 
 def describe_file(path: str, catalogue: dict[str, Any]) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from dballoc.explain.attribution.ledger_line import (
     UNNAMED,
+    Confidence,
     LedgerLine,
     read_variable,
     subtract,
-    sum_sizes,
 )
 from dballoc.explain.sources.server_memory import ARIA, POOL, OwnerMemory, ServerMemory
 from dballoc.process_memory.mapping_kind import MappingKind
@@ -57,31 +57,25 @@ def _match_caches(
         if matching:
             starts = {area.start for area in matching}
             rest = [area for area in rest if area.start not in starts]
-            resident, size = sum_sizes(matching)
-            lines.append(
-                LedgerLine(
-                    group="server",
-                    owner=owner,
-                    resident=resident - sum(area.lazy for area in matching),
-                    size=size,
-                    source="mapped, and of its size",
-                    confidence="likely",
-                )
-            )
+            lines.append(_make_line(matching, owner, "mapped, and of its size", "likely"))
     if rest:
-        resident, size = sum_sizes(rest)
-        lines.append(
-            LedgerLine(
-                group="server",
-                owner=UNNAMED,
-                resident=resident - sum(area.lazy for area in rest),
-                size=size,
-                source="no malloc's",
-                confidence="exact",
-                note=f"{len(rest)} of 1 MiB or more",
-            )
-        )
+        note = f"{len(rest)} of 1 MiB or more"
+        lines.append(_make_line(rest, UNNAMED, "no malloc's", "exact", note))
     return lines
+
+
+def _make_line(
+    areas: Sequence[ServerMapping], owner: str, source: str, confidence: Confidence, note: str = ""
+) -> LedgerLine:
+    return LedgerLine(
+        group="server",
+        owner=owner,
+        resident=sum(area.resident - area.lazy for area in areas),
+        size=sum(area.size for area in areas),
+        source=source,
+        confidence=confidence,
+        note=note,
+    )
 
 
 def _find_areas_of_cache(

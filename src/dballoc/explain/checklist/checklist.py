@@ -260,13 +260,11 @@ def measure_innodb_beyond_pool(ledger: Ledger, labels: ServerMemory) -> Checklis
 
 def _sum_innodb_lines(ledger: Ledger) -> dict[str, int]:
     """Return the resident bytes of InnoDB's owners beside the pool."""
-    sizes: dict[str, int] = {}
-    for line in ledger.lines:
-        owner = str(line.owner)
-        is_innodb = owner.startswith("InnoDB") or owner in (_AREA, _HASH_INDEX)
-        if is_innodb and owner != POOL:
-            sizes[owner] = sizes.get(owner, 0) + line.resident
-    return sizes
+    return {
+        owner: size
+        for owner, size in ledger.sum_by_owner().items()
+        if (owner.startswith("InnoDB") or owner in (_AREA, _HASH_INDEX)) and owner != POOL
+    }
 
 
 def _measure_descriptors(ledger: Ledger, pool: int) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from dballoc.numbers import with_unit
 
@@ -24,27 +24,20 @@ class ChecklistSection:
 
     title: str
     source: str
-    columns: tuple[str, ...] = ("what", "value")
-    rows: list[tuple[Cell, ...]] = field(default_factory=list)
+    columns: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] = ("what", "value")
+    rows: Annotated[list[tuple[Cell, ...]], Field(max_length=10_000)] = field(default_factory=list)
     missing: str | None = None
     note: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The fields, and in ``bytes`` the (row, column) of each cell that is a number of bytes."""
-        return {
-            "title": self.title,
-            "source": self.source,
-            "columns": list(self.columns),
-            "rows": [list(row) for row in self.rows],
-            "missing": self.missing,
-            "note": self.note,
-            "bytes": [
-                (number, column)
-                for number, row in enumerate(self.rows)
-                for column, cell in enumerate(row)
-                if isinstance(cell, Bytes)
-            ],
-        }
+        places = [
+            (number, column)
+            for number, row in enumerate(self.rows)
+            for column, cell in enumerate(row)
+            if isinstance(cell, Bytes)
+        ]
+        return vars(self) | {"bytes": places}
 
 
 def build_facts(title: str, source: str, rows: Sequence[tuple[str, Cell]]) -> ChecklistSection:
@@ -80,21 +73,11 @@ def format_share(part: int, total: int) -> str | None:
     return f"{part:,} of {total:,} ({part / total:.0%})" if total else None
 
 
-_Place = Annotated[list[int], Field(min_length=2, max_length=2)]
-
-
-class _SavedSection(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class _SavedSection(ChecklistSection):
     """A section as :meth:`ChecklistSection.as_json` writes it."""
 
-    model_config = ConfigDict(strict=True)
-
-    title: str
-    source: str
-    columns: Annotated[list[str], Field(min_length=1, max_length=40)]
-    rows: Annotated[list[list[str | int | float | None]], Field(max_length=10_000)]
-    missing: str | None = None
-    note: str | None = None
-    bytes: Annotated[list[_Place], Field(max_length=400_000)] = []
+    bytes: Annotated[list[tuple[int, int]], Field(max_length=400_000)] = field(default_factory=list)
 
 
 _SAVED = TypeAdapter(Annotated[list[_SavedSection], Field(max_length=100)])
@@ -108,21 +91,14 @@ def parse_sections(saved: Any) -> list[ChecklistSection]:
     for part in _SAVED.validate_python(saved):
         if any(len(row) != len(part.columns) for row in part.rows):
             raise ValueError("procedure: a row has not as many cells as there are columns")
-        sizes = {(number, column) for number, column in part.bytes}
-        sections.append(
-            ChecklistSection(
-                title=part.title,
-                source=part.source,
-                columns=tuple(part.columns),
-                rows=[
-                    tuple(
-                        Bytes(cell) if isinstance(cell, int) and (number, i) in sizes else cell
-                        for i, cell in enumerate(row)
-                    )
-                    for number, row in enumerate(part.rows)
-                ],
-                missing=part.missing,
-                note=part.note,
+        fields = vars(part).copy()
+        sizes = set(fields.pop("bytes"))
+        rows = [
+            tuple(
+                Bytes(cell) if isinstance(cell, int) and (number, i) in sizes else cell
+                for i, cell in enumerate(row)
             )
-        )
+            for number, row in enumerate(part.rows)
+        ]
+        sections.append(ChecklistSection(**fields | {"rows": rows}))
     return sections

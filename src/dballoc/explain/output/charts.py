@@ -19,7 +19,6 @@ from dballoc.document.charts import (
     make_tips,
 )
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.attribution.ledger_line import LedgerLine
 from dballoc.explain.difference import REST, compute_cpu_share
 from dballoc.explain.explanation import Explanation
 from dballoc.numbers import mebibytes, percent, with_unit
@@ -92,7 +91,7 @@ def _list_bars(ledger: Ledger) -> list[tuple[str, str, int, str]]:
     smallest = _SMALL * ledger.rss
     bars = []
     for group in groups:
-        sizes = _sum_by_owner([line for line in ledger.lines if line.group == group])
+        sizes = ledger.sum_by_owner(group)
         large = sorted((x for x in sizes.items() if x[1] >= smallest), key=lambda x: -x[1])
         small = {owner: size for owner, size in sizes.items() if size < smallest}
         bars += [(group, owner, size, "") for owner, size in large]
@@ -163,10 +162,7 @@ _LEAVES: dict[str, Any] = {
 
 def _make_treemap_rows(ledger: Ledger) -> Rows:
     """Return the tree's nodes: RSS, the groups, the owners in them."""
-    sizes: dict[tuple[str, str], int] = {}
-    for line in ledger.lines:
-        key = line.group, str(line.owner)
-        sizes[key] = sizes.get(key, 0) + line.resident
+    sizes = ledger.sum_by_line()
     if ledger.rest > 0:
         sizes["rest", "rest"] = sizes.get(("rest", "rest"), 0) + ledger.rest
     rows: Rows = [{"id": "RSS", "parent": None}]
@@ -302,7 +298,7 @@ def draw_series(series: Sequence[Explanation]) -> dict[str, Any] | None:
     if len(series) < 2:
         return None
     thinned = _thin(series)
-    sizes = [_sum_by_owner(explanation.ledger.lines) for explanation in thinned]
+    sizes = [explanation.ledger.sum_by_owner() for explanation in thinned]
     owners = _choose_owners(sizes)
     start = thinned[0].timestamp
     unit, unit_seconds = _choose_unit(thinned[-1].timestamp - start)
@@ -415,14 +411,6 @@ def _choose_unit(seconds: float) -> tuple[str, float]:
 def list_legend(ledger: Ledger) -> list[str]:
     """Return the names in the charts' legends."""
     return [str(line.owner) for line in ledger.lines]
-
-
-def _sum_by_owner(lines: Sequence[LedgerLine]) -> dict[str, int]:
-    """Return resident bytes by owner."""
-    sizes: dict[str, int] = {}
-    for line in lines:
-        sizes[str(line.owner)] = sizes.get(str(line.owner), 0) + line.resident
-    return sizes
 
 
 def _format_size(size: int, rss: int) -> dict[str, str]:

@@ -76,10 +76,7 @@ def _sum_owners(ledger: Ledger) -> dict[tuple[str, str], int]:
     """Return resident bytes by group and owner; of a server that names very many, the smaller ones
     together, for each is a series in the scraper's database.
     """
-    memory: dict[tuple[str, str], int] = {}
-    for line in ledger.lines:
-        key = line.group, str(line.owner)
-        memory[key] = memory.get(key, 0) + line.resident
+    memory = ledger.sum_by_line()
     if len(memory) <= _MOST_OWNERS:
         return memory
     named = set(sorted(memory, key=lambda key: -memory[key])[:_MOST_OWNERS])

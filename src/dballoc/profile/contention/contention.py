@@ -5,7 +5,7 @@
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -18,7 +18,6 @@ from dballoc.host import directories
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import symbol_limits
-from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged import give_up_rights
 from dballoc.profile import flamegraph
@@ -29,9 +28,10 @@ from dballoc.profile.contention import (
     thread_states,
     waits,
 )
-from dballoc.profile.contention.recording_limits import MAX_STACKS, PERF_DISK_BYTES
+from dballoc.profile.contention.perf_record import RecordingRequest
+from dballoc.profile.contention.recording_limits import PERF_DISK_BYTES
 from dballoc.profile.contention.thread_priority import READING, RECORDING, raise_priority
-from dballoc.profile.contention.wait_rules import Rules
+from dballoc.profile.contention.wait_rules import KERNEL, Rules
 from dballoc.profile.contention.waits_below_malloc import drop_client_waits
 from dballoc.profile.formats import profile_file
 from dballoc.profile.model import Frame, Profile
@@ -67,7 +67,6 @@ def _find_kernel_function(address: int) -> str | None:
     return names[index] if index >= 0 else None
 
 
-KERNEL = "[kernel]"
 # The kernel has the upper half of the address space, on x86-64 and aarch64.
 _KERNEL_START = 1 << 63
 
@@ -154,65 +153,34 @@ class Contention:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _WatchRequest:
-    """What to watch, and for how long: see :func:`look`."""
-
-    process: Process
-    seconds: float
-    stacks: int
-    title: str
-    facts: Mapping[str, str]
-    check_alive: Callable[[], None]
-    report_watched: Callable[[], None]
-    is_ours: bool
-
-
-def _do_nothing() -> None:
-    pass
-
-
-def watch_waits(
-    process: Process,
-    seconds: float,
-    custody: Custody,
-    *,
-    method: Method = "auto",
-    stacks: int = MAX_STACKS,
-    title: str = "",
-    facts: Mapping[str, str] | None = None,
-    alive: Callable[[], None] = _do_nothing,
-    watched: Callable[[], None] = _do_nothing,
-    is_ours: bool = False,
-) -> Contention:
-    """Watch for ``seconds`` what a process's threads wait for. ``alive`` is called every now and
-    then, and may raise; ``watched`` is called when the watching is over and only the recording
-    remains to be read. ``is_ours``: the process is a server that we have started.
-
-    Failure if it cannot be watched, or ``method`` is perf
-    and perf cannot be used.
+class WatchRequest(RecordingRequest):
+    """What to watch: ``title`` and ``facts`` are its profiles'. ``report_watched`` is called when
+    the watching is over and only the recording remains to be read. ``is_ours``: the process is a
+    server that we have started.
     """
-    request = _WatchRequest(
-        process=process,
-        seconds=seconds,
-        stacks=stacks,
-        title=title or f"{process}",
-        facts=dict(facts or {}),
-        check_alive=alive,
-        report_watched=watched,
-        is_ours=is_ours,
-    )
+
+    title: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    report_watched: Callable[[], None] = lambda: None
+    is_ours: bool = False
+
+
+def watch_waits(request: WatchRequest, method: Method = "auto") -> Contention:
+    """Watch what a process's threads wait for. Failure if it cannot be watched, or ``method`` is
+    perf and perf cannot be used.
+    """
     if method == "proc":
         return _watch_by_proc(request, reason="--method proc was given")
     try:
-        return _watch_by_perf(request, custody)
+        return _watch_by_perf(request)
     except perf_record.Unavailable as error:
         if method == "perf":
             raise Failure(f"{error}; --method proc works without perf") from None
         return _watch_by_proc(request, reason=str(error))
 
 
-def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
-    scratch = directories.make_scratch(custody.scratch)
+def _watch_by_perf(request: WatchRequest) -> Contention:
+    scratch = directories.make_scratch(request.custody.scratch)
     try:
         bytes_free = directories.free_bytes(scratch)
         if bytes_free < PERF_DISK_BYTES:
@@ -222,16 +190,7 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
             )
         taken_at = time.time()
         with raise_priority(RECORDING):
-            recording = perf_record.record(
-                perf_record.RecordingRequest(
-                    process=request.process,
-                    seconds=request.seconds,
-                    stacks=request.stacks,
-                    custody=custody,
-                    scratch=scratch,
-                    check_alive=request.check_alive,
-                )
-            )
+            recording = perf_record.record(request, scratch)
             copies = scratch / "files"
             left_out = mapped_copies.copy_mapped_files(
                 request.process, copies, give_up_rights.choose_parser(), request.is_ours
@@ -265,7 +224,7 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
 
 
 def _read_waits(
-    recording: perf_record.PerfRecording, request: _WatchRequest, copies: Path
+    recording: perf_record.PerfRecording, request: WatchRequest, copies: Path
 ) -> tuple[waits.Waits, list[str]]:
     """Read all files of a recording, with copies of the target's. Return the waits, and a line for
     each thing that did not answer. Failure if perf cannot read it.
@@ -281,7 +240,7 @@ def _read_waits(
 
 
 def _make_contention(
-    request: _WatchRequest,
+    request: WatchRequest,
     recording: perf_record.PerfRecording,
     recorded: waits.Waits,
     recording_facts: Mapping[str, str],
@@ -307,15 +266,15 @@ def _make_contention(
     return Contention(method, switch_profile, wakeup_profile)
 
 
-def _watch_by_proc(request: _WatchRequest, reason: str) -> Contention:
+def _watch_by_proc(request: WatchRequest, reason: str) -> Contention:
     """Watch without perf. ``reason``: why, for the reader."""
     taken_at = time.time()
-    arenas_before, malloc = _find_arena_mutexes(request)
+    arenas_before, malloc = _find_arena_mutexes(request.process, request.is_ours)
     with raise_priority(RECORDING):
         states = thread_states.sample_states(request.process, request.seconds, request.check_alive)
     request.report_watched()
     # Arenas are made as threads come; an arena that is gone by now was one all the same.
-    arenas = arenas_before | _find_arena_mutexes(request)[0]
+    arenas = arenas_before | _find_arena_mutexes(request.process, request.is_ours)[0]
     method = (
         f"/proc: the threads' system calls {states.sweeps} times, no call stacks, because {reason}"
     )
@@ -330,16 +289,13 @@ def _watch_by_proc(request: _WatchRequest, reason: str) -> Contention:
     return Contention(method, profile, None)
 
 
-def _find_arena_mutexes(request: _WatchRequest) -> tuple[set[int], str]:
+def _find_arena_mutexes(process: Process, is_ours: bool) -> tuple[set[int], str]:
     """Find them as :mod:`thread_states` does; in a child that can be given up, unless it is a
     server of ours.
     """
-    if request.is_ours:
-        return thread_states.find_arena_mutexes(request.process)
-    return run_abandonable(
-        lambda: thread_states.find_arena_mutexes(request.process),
-        request.process,
-    )
+    if is_ours:
+        return thread_states.find_arena_mutexes(process)
+    return run_abandonable(lambda: thread_states.find_arena_mutexes(process), process)
 
 
 def choose_value(profile: Profile) -> str:

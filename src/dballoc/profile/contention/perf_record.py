@@ -26,6 +26,7 @@ from dballoc.host.exit_status import end_process
 from dballoc.host.guardian.guardian_client import Child, Custody
 from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged import give_up_rights
+from dballoc.profile.contention.recording_limits import MAX_STACKS
 from dballoc.profile.contention.thread_priority import RECORDING, make_nice_prefix
 from dballoc.profile.contention.waits import SWITCHES, WAKEUP, WAKING
 
@@ -61,15 +62,13 @@ class Unavailable(Exception):
 @dataclass(frozen=True, kw_only=True)
 class RecordingRequest:
     """``seconds``: how long to record; ``stacks``: call stacks of switches at most, about, and
-    fewer of wake-ups; ``scratch``: the directory for perf's files; ``check_alive`` is called every
-    now and then, and may raise.
+    fewer of wake-ups; ``check_alive`` is called every now and then, and may raise.
     """
 
     process: Process
     seconds: float
-    stacks: int
     custody: Custody
-    scratch: Path
+    stacks: int = MAX_STACKS
     check_alive: Callable[[], None] = lambda: None
 
 
@@ -90,8 +89,9 @@ class PerfRecording:
     newcomers: bool
 
 
-def record(request: RecordingRequest) -> PerfRecording:
-    """Record a process's switches, and its wake-ups where that is permitted.
+def record(request: RecordingRequest, scratch: Path) -> PerfRecording:
+    """Record a process's switches, and its wake-ups where that is permitted, into files in
+    ``scratch``.
 
     Unavailable if perf is not installed or not permitted; Failure if it fails while recording.
     """
@@ -103,13 +103,13 @@ def record(request: RecordingRequest) -> PerfRecording:
     reason = Unavailable("")
     for traced in (True, False) if _may_trace() else (False,):
         try:
-            return _record(perf, request, traced)
+            return _record(perf, request, scratch, traced)
         except Unavailable as error:
             reason = error
     raise reason
 
 
-def _record(perf: str, request: RecordingRequest, traced: bool) -> PerfRecording:
+def _record(perf: str, request: RecordingRequest, scratch: Path, traced: bool) -> PerfRecording:
     """Record switches, and with ``traced`` wake-ups too."""
     expected, threads = _estimate_switches(request)
     switch_period = compute_period(expected, request.stacks)
@@ -125,7 +125,7 @@ def _record(perf: str, request: RecordingRequest, traced: bool) -> PerfRecording
         # The first of them records the switches.
         recorders = [
             stack.enter_context(
-                _PerfRecord(command, request.process, request.custody, request.scratch, name)
+                _PerfRecord(command, request.process, request.custody, scratch, name)
             )
             for name, command in commands.items()
         ]

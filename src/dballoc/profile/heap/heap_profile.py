@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from dballoc.catalogue import wrappers
 from dballoc.host import process_maps
 from dballoc.profile import frame_kinds
 from dballoc.profile.amounts import format_amount
@@ -316,3 +317,19 @@ def format_function(frame: Frame) -> str:
 
 def _make_function_key(frame: Frame) -> tuple[str, str]:
     return format_function(frame), frame.module
+
+
+def sum_by_holder(profile: Profile, values: Sequence[str]) -> dict[str, list[float]]:
+    """Return the sums of these values by the function that :func:`find_dominant_frame` attributes
+    memory, and time in malloc, to. KeyError if the profile lacks a value.
+    """
+    columns, patterns = [profile.column(key) for key in values], wrappers()
+    sums: dict[str, list[float]] = {}
+    for sample in profile.samples:
+        holder_sums = sums.setdefault(
+            format_function(find_dominant_frame(sample.stack, patterns)),
+            [0.0] * len(columns),
+        )
+        for i, column in enumerate(columns):
+            holder_sums[i] += sample.values[column]
+    return sums
