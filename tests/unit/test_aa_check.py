@@ -31,7 +31,6 @@ from dballoc.experiment.model import Experiment
 from dballoc.report.wording import detectable_difference
 
 TPS = make_metric("tps:reads", 16)
-WRITES = make_metric("tps:writes", 16)
 
 PEAK = make_metric("rss_peak")
 
@@ -179,14 +178,6 @@ def test_what_this_host_resolves_in_words() -> None:
     assert (
         detectable_difference.explain_headline(found)
         == "glibc and glibc-again are the same, and are not seen to differ."
-    )
-
-
-def test_workloads_are_named_where_there_are_several() -> None:
-    found = said(resolved(TPS), resolved(WRITES))
-    assert (
-        "in throughput in reads and ±2.1 % in throughput in writes"
-        in detectable_difference.compose_headline(found)
     )
 
 

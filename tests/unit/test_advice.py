@@ -75,18 +75,6 @@ def test_no_cache_is_made_smaller_than_what_it_has_in_use(
             assert ("SET GLOBAL" in remedy) == (owner != ARIA)
 
 
-def test_the_key_cache_that_was_seen() -> None:
-    """64 MiB in use and 16,449 requests a second, of 1 GiB: links and hash alone had 187 MiB."""
-    verdict = verdict_on_cache(KEYS, 1024 * MIB, 64 * MIB, 16_449)
-    assert verdict
-    [remedy] = verdict.remedies
-    assert remedy.startswith(
-        "SET GLOBAL key_buffer_size = 84934656; and in my.cnf: 64.0 MiB were in use at most"
-    )
-    assert 81 * MIB == 84934656
-    assert "it costs a cold cache" in remedy
-
-
 def test_a_cache_that_is_full_is_not_made_smaller_however_idle() -> None:
     verdict = verdict_on_cache(KEYS, 128 * MIB, 128 * MIB, 0)
     assert verdict

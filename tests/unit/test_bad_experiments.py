@@ -277,13 +277,3 @@ def test_what_is_no_toml(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         experiment_file.load_experiment(path)
     assert re.fullmatch(re.escape(f"{path}: ") + message, str(caught.value))
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("none.toml", "No such file or directory"), ("", "is a directory, not a plain file")],
-)
-def test_what_cannot_be_read(tmp_path: Path, name: str, reason: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        experiment_file.load_experiment(tmp_path / name)
-    assert str(caught.value) == f"{tmp_path / name}: cannot read the experiment file: {reason}"

@@ -27,7 +27,6 @@ from dballoc.hosts.client.load_messages import (
     ClientReady,
     ClientRequest,
     LoadFinished,
-    LoadRequested,
     LoadStopped,
     parse_from_client,
     parse_to_client,
@@ -141,43 +140,6 @@ def test_what_is_no_password_is_refused(text: str) -> None:
 # -- messages and lines -----------------------------------------------------------------------------
 
 TEXTS = st.text(max_size=40)
-
-
-@given(
-    message=st.one_of(
-        st.builds(
-            LoadRequested,
-            number=st.integers(1, 10**6),
-            workload=TEXTS,
-            threads=st.integers(1, 10**6),
-            seconds=st.floats(0, 1e9),
-            engine=st.sampled_from(["innodb", "rocksdb"]),
-            port=st.integers(1, 65535),
-            password=TEXTS,
-        ),
-        st.builds(LoadStopped, number=st.integers(1, 10**6)),
-    )
-)
-def test_what_is_asked_is_read_as_it_was_written(message: Any) -> None:
-    assert parse_to_client(encode_message(message)) == message
-
-
-@given(
-    message=st.one_of(
-        st.builds(ClientReady, key=TEXTS, sysbench=TEXTS),
-        st.builds(
-            LoadFinished,
-            number=st.integers(1, 10**6),
-            status=st.integers(-255, 255),
-            printed=TEXTS,
-            reports=TEXTS,
-            ahead=st.none() | st.floats(-1e12, 1e12),
-            figures=st.none() | st.just(ClientFigures(**QUIET)),
-        ),
-    )
-)
-def test_what_is_answered_is_read_as_it_was_written(message: Any) -> None:
-    assert parse_from_client(encode_message(message)) == message
 
 
 @given(line=st.one_of(st.binary(max_size=200), TEXTS.map(str.encode)))

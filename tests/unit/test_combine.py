@@ -216,15 +216,6 @@ def test_what_is_the_other_way_round_is_named(make_host: MakeHost) -> None:
     assert note == "Hosts differ in sign: jemalloc, peak RSS: higher on d; lower on a, b and c."
 
 
-def test_a_fault_leaves_no_verdict(make_host: MakeHost) -> None:
-    directories = [make_host(n, rss=0.6) for n in "abc"]
-    directories.append(make_host("d", rss=0.6, of={"faulty": ("jemalloc",)}))
-    figure = peak_rss(pooled(*directories))
-    assert figure.verdict is Verdict.NOT_JUDGED
-    assert figure.no_verdict.startswith("trials ended in a fault: ")
-    assert " on d" in figure.no_verdict
-
-
 def test_the_baselines_faults_and_what_lacks_for_them_are_named(make_host: MakeHost) -> None:
     directories = [make_host(n, rss=0.6) for n in "abcd"]
     directories.append(make_host("e", of={"faulty": ("glibc",)}))
@@ -278,27 +269,6 @@ def test_a_sign_is_a_hosts_only_if_it_is_shown_among_all(make_host: MakeHost) ->
         figure.figures[0], ratio=replace(figure.figures[0].ratio, interval=Interval(1.1, 1.2))
     )
     assert replace(figure, figures=(edge,)).higher_on == ()
-
-
-def test_finalists_elsewhere_share_the_error(make_host: MakeHost) -> None:
-    elsewhere = ("INSERT INTO campaign VALUES ('finalists_elsewhere', '3')",)
-    figure = peak_rss(pooled(*(make_host(n, sql=elsewhere) for n in "abcd")))
-    assert figure.mean
-    assert figure.mean.confidence == pytest.approx(1 - 0.025 / 5)
-
-
-def test_kinds_of_hosts_have_means_of_their_own(make_host: MakeHost) -> None:
-    small = [make_host(n, rss=0.5) for n in "ab"]
-    large = [make_host(n, rss=0.9, cpus=64) for n in "cd"]
-    figure = peak_rss(pooled(*small, *large))
-    assert [(kind, mean.hosts) for kind, mean in figure.kinds.items()] == [
-        ("a CPU, 2 CPUs, 16 GiB", 2),
-        ("a CPU, 64 CPUs, 16 GiB", 2),
-    ]
-    low, high = figure.kinds.values()
-    assert low.estimate < high.estimate
-    assert low.interval
-    assert low.interval.low < low.estimate < low.interval.high
 
 
 def test_a_kind_is_shown_in_every_output(
@@ -414,15 +384,6 @@ def test_what_differs_is_listed_and_versions_are_pooled(make_host: MakeHost) -> 
     assert differences["server of glibc"]["b"] == "MariaDB 10.11.9 (10.11.9)"
     assert pool.variants == ("glibc", "jemalloc", "tuned")
     assert pool.left_out == ()
-
-
-def test_another_variant_of_that_name_is_left_out(make_host: MakeHost) -> None:
-    other = ("UPDATE variant SET thp = 'always' WHERE name = 'tuned'",)
-    pool = pooled(make_host("a"), make_host("b", sql=other))
-    assert pool.variants == ("glibc", "jemalloc")
-    [exclusion] = pool.left_out
-    assert exclusion.part == "variant tuned"
-    assert str(exclusion).endswith(": THP: none against always")
 
 
 @pytest.mark.parametrize(
@@ -568,20 +529,6 @@ def test_the_verb(make_host: MakeHost, capsys: pytest.CaptureFixture[str]) -> No
     assert peak["low"] < peak["ratio"] < peak["high"] < 1
     assert peak["next_host"][0] < peak["low"]
     assert len(peak["hosts"]) == 4
-
-
-def test_the_report(make_host: MakeHost, tmp_path: Path) -> None:
-    verb.combine([make_host(n, rss=0.6, kernel=n) for n in "abcd"], out=tmp_path / "report")
-    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-    text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
-    for heading in ("Peak RSS", "The hosts", "Method"):
-        assert f"<h2>{heading}</h2>" in page
-        assert f"## {heading}" in text
-    assert (tmp_path / "report" / "charts" / "hosts-rss_peak-jemalloc.svg").exists()
-    hosts = [r["host"] for r in read_csv(tmp_path / "report") if r["metric"] == "rss_peak"]
-    assert hosts == ["a", "b", "c", "d", ""] * 2
-    answer = json.loads((tmp_path / "report" / "combined.json").read_text(encoding="utf-8"))
-    assert answer["headline"].startswith("Over 4 hosts")
 
 
 def test_the_verb_with_two_hosts_shows_each(

@@ -192,17 +192,6 @@ def test_what_a_kernel_needs_is_said(of: Callable[[str], Deployment], directory:
     assert "rseq" not in render(of("jemalloc"), ["systemd"], {}, directory)
 
 
-def test_systemd(of: Callable[[str], Deployment], directory: Path) -> None:
-    text = render(of("je-tuned"), ["systemd"], {}, directory)
-    assert '  Environment="MALLOC_CONF=narenas:2,background_thread:true"\n' in text
-    assert "/etc/systemd/system/mariadb.service.d/malloc.conf" in text
-    assert "systemctl daemon-reload" in text
-    assert "malloc-lib in my.cnf has no effect here" in text
-    assert "with abort_conf:true in malloc_conf" in text.lower()
-    assert "== container ==" not in text
-    assert "mysqld_safe   delete" not in text
-
-
 def test_mysqld_safe(of: Callable[[str], Deployment], directory: Path) -> None:
     text = render(of("tbb"), ["mysqld_safe"], {}, directory)
     assert re.search(
@@ -281,14 +270,6 @@ def test_percona_operators_field(
     assert "They run Percona's builds of MySQL" in text  # it was measured under MariaDB
 
 
-def test_a_pod_is_verified_from_within(of: Callable[[str], Deployment], directory: Path) -> None:
-    for form in ("statefulset", "percona-operator", "mariadb-operator"):
-        text = render(of("jemalloc"), [form], {}, directory)  # type: ignore[list-item]
-        assert "kubectl debug" in text
-        assert "--target=CONTAINER" in text
-    assert "kubectl" not in render(of("jemalloc"), ["systemd", "compose"], {}, directory)
-
-
 @pytest.mark.parametrize(
     "name", [variant["name"] for variant in VARIANTS if variant["name"] != "libc"]
 )
@@ -324,13 +305,6 @@ def test_plain_glibc_says_what_to_remove(of: Callable[[str], Deployment], direct
     assert "UnsetEnvironment=LD_PRELOAD GLIBC_TUNABLES" in text
     assert 'Environment="' not in text
     assert "go back" not in text
-
-
-def test_settings_of_glibc_must_not_meet_a_preload(
-    of: Callable[[str], Deployment], directory: Path
-) -> None:
-    text = render(of("arena1"), ["systemd"], {}, directory)
-    assert 'Environment="MALLOC_ARENA_MAX=1"\n  UnsetEnvironment=LD_PRELOAD\n' in text
 
 
 def test_thp_is_the_hosts(of: Callable[[str], Deployment], directory: Path) -> None:

@@ -289,13 +289,6 @@ def test_blocks_that_are_ahead_when_the_budget_ends_are_judged_with_the_rest(
     assert compare_with_baseline(load_campaign(path)).procedures["solo"].reached == 18
 
 
-def test_hosts_of_one_kernel_take_turns(experiment: MakeExperiment, tmp_path: Path) -> None:
-    hosts = SimulatedHosts(names=["a", "b", "c"], kernels=1)
-    simulated_hosts.run(experiment(design="solo", blocks=3), hosts, tmp_path / "r")
-    assert hosts.most_at_once == 1
-    assert {name for name, *_ in hosts.started} == {"a", "b", "c"}
-
-
 def test_a_lost_host_leaves_a_fault_and_its_block_is_drawn_again_elsewhere(
     experiment: MakeExperiment, tmp_path: Path
 ) -> None:
@@ -318,18 +311,6 @@ def test_a_lost_host_leaves_a_fault_and_its_block_is_drawn_again_elsewhere(
     assert on[block, attempt] != on[block, attempt + 1]
     assert f"host {on[block, attempt]} was lost: it is on fire" in lost[0][4]
     assert any("was lost in the trial of tuned" in text for text in notices.texts)
-
-
-def test_a_variant_that_takes_every_host_down_ends_the_campaign_and_is_in_the_store(
-    experiment: MakeExperiment, tmp_path: Path
-) -> None:
-    chosen = experiment(design="solo", blocks=3)
-    hosts = SimulatedHosts(names=["a", "b"], lose=lambda draw, variant: variant == "tuned")
-    with pytest.raises(Failure, match="no host is left"):
-        simulated_hosts.run(chosen, hosts, tmp_path / "r")
-    lost = query(tmp_path / "r", "SELECT variant FROM trial WHERE fault = 'host lost'")
-    assert lost == [("tuned",), ("tuned",)]
-    assert query(tmp_path / "r", "SELECT count(*) FROM block") == [(0,)]
 
 
 def test_a_wrong_clock_of_a_host_changes_no_order_of_blocks(

@@ -44,14 +44,6 @@ def test_a_difference_adds_up_to_what_rss_changed(before: Explanation, after: Ex
     }
 
 
-@given(LOOKS)
-def test_a_look_differs_from_itself_by_nothing(found: Explanation) -> None:
-    same = compare_explanations(found, found)
-    assert same.rss == 0
-    assert not any(c.change for c in same.changes)
-    assert same.sentence.startswith("RSS is the same")
-
-
 def test_what_grew_most_is_in_one_sentence() -> None:
     found = compare_explanations(look(taken=100), look({LIVE: 140, KEYS: 20}, taken=700))
     assert (

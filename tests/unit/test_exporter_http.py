@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from dballoc.errors import UsageError
 from dballoc.explain.exporter import http_server
@@ -145,19 +143,6 @@ def test_what_is_not_answered(serve: Callable[..., Running], request_: bytes, wa
 
 def test_what_follows_a_request_is_not_answered(serve: Callable[..., Running]) -> None:
     assert serve().ask(GOOD * 5).count(b"HTTP/1.0") == 1
-
-
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(data=st.binary(max_size=300))
-def test_no_nonsense_is_answered(serve: Callable[..., Running], data: bytes) -> None:
-    running = _ONE.setdefault("running", serve())
-    answer = running.ask(data.replace(b"GET", b"") + b"\r\n\r\n")
-    assert status(answer) in (0, 400, 405, 421, 431)
-
-
-_ONE: dict[str, Running] = {}
 
 
 def test_half_a_request_is_not_waited_for(serve: Callable[..., Running]) -> None:

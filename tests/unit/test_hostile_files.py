@@ -18,7 +18,6 @@ from example_explanations import look
 from example_profiles import heap
 
 from dballoc.cli import main
-from dballoc.experiment import experiment_file
 from dballoc.explain.output import saved_snapshots
 from dballoc.profile.formats import profile_file
 
@@ -386,15 +385,3 @@ def test_an_option_file_that_is_a_fifo_is_passed_over(tmp_path: Path) -> None:
 
     os.mkfifo(tmp_path / ".my.cnf")
     assert credentials.find(None, {"HOME": str(tmp_path)}, tmp_path).password is None
-
-
-def test_the_same_experiment_is_read_back() -> None:
-    experiment = experiment_file.build_experiment(
-        experiment_file.parse_table(EXPERIMENT % "", "x"), "x"
-    )
-    assert (
-        experiment_file.build_experiment(
-            experiment_file.parse_table(experiment_file.format_experiment(experiment), "y"), "y"
-        )
-        == experiment
-    )

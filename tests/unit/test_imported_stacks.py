@@ -5,7 +5,6 @@ import time
 
 import pytest
 from example_imports import ALLOCATE, DUMP, ENTER, SLEEP, TABLE, THREAD, stack_file
-from example_profiles import profiles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +15,7 @@ from dballoc.intake.stack_profiles import parse_frame
 from dballoc.profile import call_tree, frame_kinds
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits_below_malloc import split_waits
-from dballoc.profile.formats.collapsed import encode_collapsed, parse_collapsed
+from dballoc.profile.formats.collapsed import parse_collapsed
 from dballoc.profile.model import Frame, Profile
 
 RULES = Rules(catalogue.waits())
@@ -33,23 +32,6 @@ def test_counts_may_have_fractions_and_percent_signs() -> None:
         ("c",): 40.0,
         ("c", "d"): 100.0,
     }
-
-
-@settings(max_examples=40)
-@given(profile=profiles())
-def test_what_we_export_is_read_back(profile: Profile) -> None:
-    value = profile.values[0]
-    text = encode_collapsed(profile, value.key).decode()
-    expected = {}
-    for line in text.splitlines():
-        stack, _, number = line.rpartition(" ")
-        expected[tuple(stack.split(";"))] = float(number)
-    # As in a difference, every stack ends in a number.
-    if not expected or all(re.fullmatch(r".* \d+", stack[-1]) for stack in expected):
-        with pytest.raises(UsageError):
-            parse_collapsed(text, "f")
-    else:
-        assert parse_collapsed(text, "f") == expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.errors import UsageError
 from dballoc.intake import csv_figures, sysbench_totals
-from dballoc.intake.assemble_campaign import make_name
 from dballoc.intake.import_results import import_results
 from dballoc.report.report_content import gather_report
 from dballoc.report.sections import imported_results as imported
@@ -435,26 +433,6 @@ def test_what_only_own_campaigns_can_do_is_refused(tmp_path: Path) -> None:
         match="out: its results were measured elsewhere and imported; dballoc can only report them",
     ):
         load_unimported_campaign(tmp_path / "out")
-
-
-def test_the_store_is_the_same_one(tmp_path: Path) -> None:
-    import_results([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
-    db = sqlite3.connect(tmp_path / "out" / "results.sqlite")
-    rows = db.execute(
-        "SELECT variant, role, level, step.workload, threads, tps FROM trial JOIN step USING (trial) ORDER BY trial"
-    ).fetchall()
-    db.close()
-    assert rows[:2] == [
-        ("nt-heap", "A1", 1, "ro", 1, 100.0),
-        ("segment-heap-tuned", "V", 1, "ro", 1, 110.5),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "name"), [("nt-heap, small blocks", "nt-heap-small-blocks"), ("je 5.3", "je-5.3"), ("  x ", "x"), ("!", "imported"), ("a=b@c", "a=b@c")]
-)  # fmt: skip
-def test_names_become_plain(text: str, name: str) -> None:
-    assert make_name(text) == name
 
 
 def test_a_byte_order_mark_and_blank_lines_do_no_harm(tmp_path: Path) -> None:

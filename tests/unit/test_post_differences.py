@@ -600,20 +600,6 @@ def test_how_many_cpus_there_are_at_most_is_compared() -> None:
     assert stated == [("", "12 cores (at most 24 logical CPUs)"), ("logical CPUs", NOT_STATED)]
 
 
-def test_each_side_has_a_most_of_its_own() -> None:
-    post = {**POST, "cpus": {"server": 6, "client_cores": 1, "most_client": 2}}
-    right = replace(make_run({**RUN, "cpu": {"server": "0-5", "client": "6-7"}}), host_cores=())
-    wrong = replace(make_run({**RUN, "cpu": {"server": "0-5", "client": "6-8"}}), host_cores=())
-    assert list_texts(post, right) == []
-    assert list_texts(post, wrong) == [
-        (
-            "",
-            "server 6 logical CPUs, client 1 core (at most 2 logical CPUs)",
-            "server 6 logical CPUs, client 3 logical CPUs",
-        )
-    ]
-
-
 def test_a_machine_that_is_not_known_is_not_above_the_most() -> None:
     table = {key: value for key, value in RUN.items() if key != "cpu"}
     run = replace(make_run(table), host_cpus=None, host_cores=())
@@ -624,31 +610,6 @@ def test_a_machine_that_is_not_known_is_not_above_the_most() -> None:
 def test_a_number_and_the_most_of_it_are_refused(side: str) -> None:
     with pytest.raises(ValueError, match="how many at most, not both"):
         Post.model_validate({"cpus": {side: 4, f"most_{side}": 8}})
-
-
-def test_variables_that_may_be_lacking_are_told_before_a_run() -> None:
-    stated = {**POST, "warmup": [*POST["warmup"], "settling for 2m"]}
-    open_settling = {"a_now": ("MariaDB", "b_now"), "c_pct": ("MariaDB", "")}
-    run = replace(make_run(), may_settle_otherwise=open_settling)
-    compared = compare_with_post(Post.model_validate(stated), run)
-    told = [(c.post, c.run, c.differs) for c in compared if c.item == "settling sets"]
-    assert told == [
-        (
-            "a_now",
-            "a_now; on a server without it (MariaDB), b_now instead: which of both, only a run "
-            "tells",
-            False,
-        ),
-        (
-            "c_pct",
-            "c_pct; on a server without it (MariaDB), nothing instead: which of both, only a run "
-            "tells",
-            False,
-        ),
-    ]
-    assert not [
-        c for c in compare_with_post(Post.model_validate(POST), run) if c.item[:8] == "settling"
-    ]
 
 
 def test_which_variant_has_how_many_cpus_is_told_where_it_differs() -> None:
@@ -684,12 +645,6 @@ def test_an_option_that_equals_the_servers_default_is_no_difference() -> None:
         Post.model_validate({**POST, "options": {**options, "max_connections": 9}}), run
     )
     assert (found.post, found.run) == ("9", "151 (the server's default)")
-
-
-def test_a_named_pipe_is_one_difference() -> None:
-    options = {**POST["options"], "enable_named_pipe": "ON"}
-    post = state({**POST, "options": options}, {"transport": "named pipe"})
-    assert find_items(post) == {("transport", "")}
 
 
 def test_only_the_steps_of_a_warm_up_that_differ_are_told() -> None:
@@ -926,13 +881,6 @@ def test_what_differs_at_full_scale_too_is_told_with_what_it_was() -> None:
     assert silent["tables"] == "4"
 
 
-def test_words_for_statements_stand_beside_how_many_ours_are() -> None:
-    [(_, _, run)] = list_texts(
-        {**POST, "statements": ["oltp_read_only: 5 select queries (kinds: not stated)"]}, make_run()
-    )
-    assert run.startswith("14 selects of 5 kinds: 10 point selects, ")
-
-
 def test_a_malloc_in_the_server_is_told_from_a_preloaded_one() -> None:
     variants = [
         {"name": "glibc", "allocator": "jemalloc@5.2.1"},
@@ -1024,24 +972,6 @@ def test_a_server_that_shares_no_cpus_with_its_clients() -> None:
     both = replace(make_run(), host_cores=cores)
     assert ("CPUs", "cores") in find_items(POST, both)
     assert ("CPUs", "cores") not in find_items(POST, replace(both, clients_apart=True))
-
-
-def test_what_settles_otherwise_is_told_where_the_post_settles() -> None:
-    settles = {"before": {"oltp_read_write": ["settle"]}, "warmup_sql": []}
-    substitute = {"lzero_now": "and_lzero_now"}
-    otherwise = {
-        "glibc": substitute,
-        "one-arena": {**substitute, "idle_pct": ""},
-        "large-sorts": substitute,
-    }
-    run = replace(make_run({**RUN, **settles}), settled_otherwise=otherwise)
-    warmup = ["oltp_read_only by 8 clients for 10m", "settling for 10s"]
-    assert list_texts({**POST, "warmup": warmup}, run) == [
-        ("settling sets", "lzero_now", "and_lzero_now, as the server does not have it"),
-        ("settling sets, one-arena", "idle_pct", "not set, as the server does not have it"),
-    ]
-    silent = {key: value for key, value in POST.items() if key != "warmup"}
-    assert list_texts(silent, run) == []
 
 
 def test_words_of_own_scripts_say_what_they_read() -> None:

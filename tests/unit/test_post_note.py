@@ -303,23 +303,6 @@ def test_clients_apart_and_what_settled_otherwise_are_read_from_the_results(make
     )
 
 
-def test_the_machine_is_that_of_the_hosts_and_not_the_drivers(make: Make) -> None:
-    environment = json.dumps({"host": "a", "cpus": 64, "memory": 2**37})
-    place = "SELECT design, block, attempt, 'a' FROM block"
-    path = make(
-        "hosts",
-        post={"cpus": {"count": 64}, "memory": "128G"},
-        design="solo",
-        blocks=2,
-        sql=(
-            f"INSERT INTO host VALUES ('a', 'kernel', '{environment}')",
-            f"INSERT INTO placement (design, block, attempt, host) {place}",
-        ),
-    )
-    setup = read_campaign_setup(load_campaign(path))
-    assert (setup.host_cpus, setup.host_memory) == (64, 2**37)
-
-
 def test_hosts_of_several_kinds_are_told_apart_and_those_of_one_kind_are_not(make: Make) -> None:
     """Blocks 1 to 3 ran on hosts a, b and c, of which the last has more memory and CPUs."""
     shapes = {"a": (2, 2**34), "b": (2, 2**34 + 2**20), "c": (64, 2**37)}

@@ -233,19 +233,6 @@ def test_a_summary_shows_no_escape_sequences_and_no_endless_names() -> None:
     assert len(summary.program) <= 100
 
 
-@pytest.mark.parametrize(
-    ("library", "name"),
-    [
-        ("/lib/x86_64-linux-gnu/libc.so.6", "glibc"),
-        ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "jemalloc"),
-        ("/opt/libmine.so", "libmine.so"),
-        ("", ""),
-    ],
-)
-def test_the_recorded_malloc_has_its_catalogue_name(library: str, name: str) -> None:
-    assert describe_trace(make_trace([], [], allocator=library)).allocator == name
-
-
 def test_a_timed_replay_takes_its_time() -> None:
     fast, timed = build(), build(mode="timed", speed=10.0)
     trace = replace(describe_trace(make_trace([[(1, 0, NONE)]], [8])), seconds=600.0)

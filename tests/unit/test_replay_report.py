@@ -15,7 +15,6 @@ from example_replays import (
     result,
 )
 from example_results import MIB
-from rich.console import Console
 
 from dballoc.allocators.find_library import Allocator
 from dballoc.analysis.campaign_tables import load_campaign, load_server_campaign
@@ -34,7 +33,6 @@ from dballoc.campaign.replay.prepare_replay import may_decay
 from dballoc.campaign.replay.replay_rows import find_peak_within
 from dballoc.deploy.deployment import build_deployment
 from dballoc.document.model import Document
-from dballoc.document.terminal import print_document
 from dballoc.errors import Failure, UsageError
 from dballoc.report import write_report_outputs
 from dballoc.report.replay.replay_sections import judge_replays
@@ -240,14 +238,6 @@ def test_growth_needs_days_and_a_recording_from_the_start(tmp_path: Path) -> Non
     one = report(build_replays(tmp_path / "one", blocks=1, marks=make_days(8)))
     assert "jemalloc changes by" in one.answer.notes[0]
     assert "in its one replay" in one.answer.notes[0]
-
-
-def test_the_terminal_shows_the_answer_first(tmp_path: Path) -> None:
-    console = Console(record=True, width=100)
-    print_document(console, report(build_replays(tmp_path / "r")))
-    lines = console.export_text().splitlines()
-    assert lines[0].startswith("jemalloc has the least peak heap")
-    assert any("CPU per event" in line for line in lines)
 
 
 def test_figures_by_variant(tmp_path: Path) -> None:

@@ -359,13 +359,6 @@ def test_of_both_designs_each_has_its_note() -> None:
     assert "6 of 6 solo blocks, 4 of 10 duet blocks." in " ".join(say(found, half).notes)
 
 
-def test_a_duet_alone_settles_nothing_of_memory() -> None:
-    said = say(comparisons({"jemalloc": (LOWER, LOWER)}, metrics=(CPU,)))
-    assert said.headline == "jemalloc looks better, not settled"
-    assert "Memory was not compared: that takes solo blocks, as in:" in said.reason
-    assert said.command == "dballoc bench DIR/experiment.toml --design both --out DIR-2"
-
-
 def test_to_stay_by_a_duet_alone_is_said_of_speed() -> None:
     found = comparisons({"jemalloc": (EQUAL, EQUAL)}, metrics=(CPU,))
     said = say(found)

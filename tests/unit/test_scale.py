@@ -62,14 +62,6 @@ def test_settling_shrinks_like_the_times(experiment: Make) -> None:
     assert scale.scale_experiment(experiment(**long), 0.0001, TWO, "x").time.settle == 1
 
 
-def test_a_log_shrinks_and_is_no_cache(experiment: Make) -> None:
-    options = {"innodb_buffer_pool_size": "8G", "innodb_redo_log_capacity": "100G"}
-    small = scale.scale_experiment(experiment(server={"options": options}), 0.01, TWO, "x")
-    assert small.server.options["innodb_redo_log_capacity"] == "1G"
-    assert small.scaled is not None
-    assert small.scaled.memory == 8 * 2**30
-
-
 def test_what_fit_searches_shrinks_with_its_memory(experiment: Make) -> None:
     searched = {"limits": {"memory": "120G"}, "fit": {"start": "80G", "tolerance": "4G"}}
     small = scale.scale_experiment(experiment(**searched), 1 / 64, TWO, "x")

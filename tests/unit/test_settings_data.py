@@ -200,18 +200,6 @@ def test_a_version_that_lacks_a_setting_refuses_it_and_one_that_has_it_takes_it(
                     assert "has no such setting, only versions " in said
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["tcache_ncached_max", "calloc_madvise_threshold", "process_madvise_max_batch", "prof_bt_max"],
-)
-def test_what_came_with_jemalloc_5_3_1(name: str) -> None:
-    newer = Allocator(name="jemalloc", libraries=JEMALLOC.libraries, version="5.3.1")
-    assert refused(newer, {name: "1"}) is None
-    assert refused(JEMALLOC, {name: "1"}) == (
-        f"tunables: {name}: jemalloc 5.3.0 has no such setting, only versions 5.3.1-; see: dballoc list settings jemalloc"
-    )
-
-
 def test_a_setting_that_is_listed_but_has_no_effect_any_more_is_refused() -> None:
     listed = {"arena_max", "mxfast"}
     assert refused(GLIBC, {"mxfast": "64"}, here=listed) is None

@@ -307,13 +307,6 @@ def test_lost_trials_enter_no_figure_and_are_named(results: Path) -> None:
     assert "Blocks ran on 5 hosts" in notes
 
 
-def test_combine_takes_one_directory_of_several_hosts(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    verb.combine([results], as_json=True)
-    assert json.loads(capsys.readouterr().out)
-
-
 def test_a_placement_on_no_host_is_damage(make: Callable[..., Path]) -> None:
     sql = "INSERT INTO placement (design, block, attempt, host) VALUES ('solo', 1, 0, 'nowhere')"
     with pytest.raises(Failure, match=r"placement\.host: no such host"):

@@ -137,19 +137,6 @@ def test_an_allocation_that_is_stamped_early() -> None:
     assert compute_live_curve(trace).bytes.tolist() == [10, 30, 20, 0]
 
 
-def test_early_allocations_one_after_the_other() -> None:
-    """Each gets the block of the one before."""
-    count = 20
-    rows = [
-        [(M, 1000 * i, 1000 * i, 16, 0, i), (F, 1000 * i + 1500, 1000 * i + 1500, 16, 0, 0)]
-        for i in range(count)
-    ]
-    trace = compile_recording(make_recording(*rows), resolution=1)
-    check_trace(trace.threads, trace.objects)
-    assert count_misfits(trace) == (0, 0, 0)
-    assert trace.objects.freed_by.tolist() == list(range(count))
-
-
 def test_what_an_early_stamp_does_not_explain() -> None:
     """Too long before, or a free by the thread that got the block: a free was missed."""
     late = [(M, 1, 1, 16, 0, 10), (F, 1800, 1800, 16, 0, 0)]
