@@ -35,6 +35,14 @@ def experiment() -> MakeExperiment:
 
 
 @pytest.fixture
+def drive(experiment: MakeExperiment, tmp_path: Path) -> Any:
+    """``drive(hosts, blocks=4)``: a campaign over simulated hosts (simulated_hosts.Drive)."""
+    from simulated_hosts import Drive
+
+    return Drive(experiment, tmp_path / "r")
+
+
+@pytest.fixture
 def make(tmp_path: Path, experiment: MakeExperiment) -> Callable[..., Path]:
     """``make("a", blocks=6, sql=("UPDATE …",), faulty=("tuned",), threads=[1])``: a results
     directory that no server made.

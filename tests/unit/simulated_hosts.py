@@ -5,10 +5,13 @@ losses are drawn, and every trial answers as a real host would, line by line.
 import heapq
 import json
 import random
+import sqlite3
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import example_results
 import measured_campaign
@@ -62,7 +65,9 @@ class SimulatedHosts:
     ``lose_client``: whether a client host is lost in a trial; ``handed``: lines to hosts;
     ``cleaning``: seconds that a block's process takes to clean up, ``cleaned``: how many have;
     ``slow``: by what a trial takes longer on a host than usual, and ``slow_attempts`` in an attempt
-    at a block.
+    at a block. ``on_start`` is called after a block was given to a host, ``on_poll`` with what a poll
+    brings, and says what it brings instead. ``begun``: the hosts that blocks were given to, and when;
+    ``let_go``: when blocks were.
     """
 
     names: list[str]
@@ -88,6 +93,10 @@ class SimulatedHosts:
     cleaned: int = 0
     slow: Mapping[str, float] = field(default_factory=dict)
     slow_attempts: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    begun: list[tuple[str, float]] = field(default_factory=list)
+    let_go: list[float] = field(default_factory=list)
+    on_start: Callable[[Host, BlockRequest], None] = lambda host, request: None
+    on_poll: Callable[[list[Event]], list[Event]] = lambda events: events
 
     def __post_init__(self) -> None:
         self.alive = set(self.names)
@@ -126,6 +135,11 @@ class SimulatedHosts:
         self.handed.append((host, line))
 
     def start_block(self, host: Host, request: BlockRequest) -> None:
+        self.begun.append((host.name, self.now))
+        self._begin_block(host, request)
+        self.on_start(host, request)
+
+    def _begin_block(self, host: Host, request: BlockRequest) -> None:
         assert host.name in self.alive
         assert host.name not in self.running
         self.running.add(host.name)
@@ -184,6 +198,13 @@ class SimulatedHosts:
         finished = LoadFinished(number=number, status=0, printed="")
         self._answer(at + 0.4 * TRIAL_SECONDS, client, encode_message(finished))
 
+    def answer_instead(self, host: str, messages: Iterable[Any]) -> None:
+        """Let a host answer these messages now, and nothing of what it would have."""
+        self.events = [event for event in self.events if event[2].host != host]
+        for message in messages:
+            line = message if isinstance(message, bytes) else encode_message(message)
+            self._answer(self.now, host, line)
+
     def _answer(self, at: float, host: str, line: bytes) -> None:
         self._push(at, HostLine(host=host, line=line))
 
@@ -194,16 +215,17 @@ class SimulatedHosts:
     def poll(self, seconds: float) -> list[Event]:
         if not self.events or self.events[0][0] > self.now + LONGEST_POLL:
             self.now += LONGEST_POLL
-            return []
+            return self.on_poll([])
         at, _, event = heapq.heappop(self.events)
         self.now = max(self.now, at)
         if isinstance(event, HostLost):
             self.alive -= set() if event.is_alive else {event.host}
         elif b'"kind":"ended"' in event.line:
             self.cleaned += 1
-        return [event]
+        return self.on_poll([event])
 
     def end_block(self, host: str) -> None:
+        self.let_go.append(self.now)
         self.running.discard(host)
         self.events = [e for e in self.events if e[2].host != host]
         heapq.heapify(self.events)
@@ -239,3 +261,65 @@ def run(
         kind=make_kind(hosts),
     )
     return ending, path
+
+
+class KilledDriver(BaseException):
+    """Stands in for a driver that goes without another word."""
+
+
+class Notices(Observer):
+    """Keeps what the user is told."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    """The rows of a results directory's store."""
+    with closing(sqlite3.connect(path / "results.sqlite")) as db:
+        return db.execute(sql).fetchall()
+
+
+@dataclass
+class Drive:
+    """Runs solo campaigns over simulated hosts, all into one results directory: the second command
+    goes on with the first's. ``notices``: what the last run told the user.
+    """
+
+    experiment: Callable[..., Experiment]
+    path: Path
+    notices: list[str] = field(default_factory=list)
+
+    def __call__(
+        self, hosts: SimulatedHosts, blocks: int, *, complete: int | None = None, **changes: Any
+    ) -> RunEnding:
+        """Run ``blocks`` blocks; then ``complete`` of them, or all, have one finished attempt each,
+        whose trials are their schedule's. With ``complete=0`` that is not looked at.
+        """
+        chosen = self.experiment(design="solo", blocks=blocks, **changes)
+        observer = Notices()
+        self.notices = observer.texts
+        ending, _ = run(chosen, hosts, self.path, observer)
+        if complete != 0:
+            self.check_blocks(complete or blocks)
+        return ending
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of the store."""
+        return query(self.path, sql)
+
+    def check_blocks(self, blocks: int) -> None:
+        """Check that so many blocks have one finished attempt each, with their schedule's trials."""
+        experiment = self.experiment(design="solo")
+        finished = self.query("SELECT block, attempt FROM block ORDER BY block")
+        assert [block for block, _ in finished] == list(range(1, blocks + 1))
+        for block, attempt in finished:
+            stored = self.query(
+                "SELECT position, variant, role, outcome FROM trial "
+                f"WHERE block = {block} AND attempt = {attempt} ORDER BY position",
+            )
+            planned = schedule.order_block(experiment, block, attempt)
+            assert stored == [(s.position, s.variant, s.role, "ok") for s in planned]

@@ -2,35 +2,22 @@
 that went on leaves none.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import simulated_hosts
-from simulated_hosts import SimulatedHosts
-from test_driver_of_hosts import Notices, check_complete, query
+from simulated_hosts import Drive, KilledDriver, SimulatedHosts
 
 from dballoc.errors import Failure
-from dballoc.experiment.model import Experiment
 from dballoc.hosts.executor import HostLost
 from dballoc.hosts.place_blocks import Host
-
-MakeExperiment = Callable[..., Experiment]
 
 LOST = "SELECT block, variant, fault_text FROM trial WHERE fault = 'host lost' ORDER BY attempt"
 UNDER_WAY = "SELECT block, attempt, host FROM trial_under_way"
 
 
-class Killed(BaseException):
-    """Stands in for a driver that goes without another word."""
-
-
-def run_until_trial(
-    experiment: Experiment, path: Path, hosts: SimulatedHosts, variant: str, observer: Any = None
-) -> None:
-    """Run a campaign whose driver goes in the middle of the first trial of a variant."""
-    poll = hosts.poll
+def run_until_jemalloc(drive: Drive, boot: int = 1) -> None:
+    """Run a campaign whose driver goes in the middle of the first trial of jemalloc."""
+    hosts = SimulatedHosts(names=["a"], boot=boot)
     loses, is_begun = hosts.lose, []
 
     def note(draw: Any, of: str) -> bool:
@@ -40,63 +27,46 @@ def run_until_trial(
 
     hosts.lose = note
 
-    def poll_until_killed(seconds: float) -> list[Any]:
-        begun = query(path, "SELECT position, block, attempt FROM trial_under_way")
-        if begun and is_begun[begun[0][0] - 1] == variant:
-            raise Killed
-        return poll(seconds)
+    def poll_until_killed(events: list[Any]) -> list[Any]:
+        begun = drive.query("SELECT position, block, attempt FROM trial_under_way")
+        if begun and is_begun[begun[0][0] - 1] == "jemalloc":
+            raise KilledDriver
+        return events
 
-    hosts.poll = poll_until_killed  # type: ignore[method-assign]
-    with pytest.raises(Killed):
-        simulated_hosts.run(experiment, hosts, path, observer)
+    hosts.on_poll = poll_until_killed
+    with pytest.raises(KilledDriver):
+        drive(hosts, blocks=3)
 
 
-def test_a_host_that_went_with_the_driver_is_a_fault_each_time(
-    experiment: MakeExperiment, tmp_path: Path
-) -> None:
-    path, chosen = tmp_path / "r", experiment(design="solo", blocks=3)
+def test_a_host_that_went_with_the_driver_is_a_fault_each_time(drive: Drive) -> None:
     for boot in (1, 2, 3):
-        run_until_trial(chosen, path, SimulatedHosts(names=["a"], boot=boot), "jemalloc")
-    notices = Notices()
-    simulated_hosts.run(chosen, SimulatedHosts(names=["a"], boot=4), path, notices)
-    check_complete(path, chosen, 3)
+        run_until_jemalloc(drive, boot)
+    drive(SimulatedHosts(names=["a"], boot=4), blocks=3)
     why = "its host a was lost: it has started anew since the driver went in this trial"
-    assert query(path, LOST) == [(1, "jemalloc", why)] * 3
-    assert any("a was lost in the trial of jemalloc" in text for text in notices.texts)
-    assert query(path, UNDER_WAY) == []
+    assert drive.query(LOST) == [(1, "jemalloc", why)] * 3
+    assert any("a was lost in the trial of jemalloc" in text for text in drive.notices)
+    assert drive.query(UNDER_WAY) == []
 
 
-def test_a_host_that_went_on_without_the_driver_leaves_no_fault(
-    experiment: MakeExperiment, tmp_path: Path
-) -> None:
-    path, chosen = tmp_path / "r", experiment(design="solo", blocks=3)
-    run_until_trial(chosen, path, SimulatedHosts(names=["a"]), "jemalloc")
-    [(block, _, host)] = query(path, UNDER_WAY)
+def test_a_host_that_went_on_without_the_driver_leaves_no_fault(drive: Drive) -> None:
+    run_until_jemalloc(drive)
+    [(block, _, host)] = drive.query(UNDER_WAY)
     assert (block, host) == (1, "a")
-    notices = Notices()
-    simulated_hosts.run(chosen, SimulatedHosts(names=["a"]), path, notices)
-    check_complete(path, chosen, 3)
-    assert query(path, LOST) == []
-    assert any("without a word while a was in the trial of jemalloc" in t for t in notices.texts)
+    drive(SimulatedHosts(names=["a"]), blocks=3)
+    assert drive.query(LOST) == []
+    assert any("without a word while a was in the trial of jemalloc" in t for t in drive.notices)
 
 
-def test_a_host_that_does_not_come_back_is_a_fault_when_all_has_ended(
-    experiment: MakeExperiment, tmp_path: Path
-) -> None:
-    path, chosen = tmp_path / "r", experiment(design="solo", blocks=3)
-    run_until_trial(chosen, path, SimulatedHosts(names=["a"]), "jemalloc")
-    simulated_hosts.run(chosen, SimulatedHosts(names=["b"]), path)
-    check_complete(path, chosen, 3)
-    [(_, variant, text)] = query(path, LOST)
+def test_a_host_that_does_not_come_back_is_a_fault_when_all_has_ended(drive: Drive) -> None:
+    run_until_jemalloc(drive)
+    drive(SimulatedHosts(names=["b"]), blocks=3)
+    [(_, variant, text)] = drive.query(LOST)
     assert variant == "jemalloc"
     assert "has not come back" in text
 
 
-def test_a_host_that_comes_back_late_is_judged_then(
-    experiment: MakeExperiment, tmp_path: Path
-) -> None:
-    path, chosen = tmp_path / "r", experiment(design="solo", blocks=3)
-    run_until_trial(chosen, path, SimulatedHosts(names=["a"]), "jemalloc")
+def test_a_host_that_comes_back_late_is_judged_then(drive: Drive) -> None:
+    run_until_jemalloc(drive)
     hosts = SimulatedHosts(names=["b", "a"], boot=2)
     list_hosts = hosts.list_hosts
 
@@ -104,50 +74,40 @@ def test_a_host_that_comes_back_late_is_judged_then(
         return [host for host in list_hosts() if host.name == "b" or hosts.now > 300]
 
     hosts.list_hosts = list_hosts_as_they_come  # type: ignore[method-assign]
-    simulated_hosts.run(chosen, hosts, path)
-    check_complete(path, chosen, 3)
-    [(_, variant, text)] = query(path, LOST)
+    drive(hosts, blocks=3)
+    [(_, variant, text)] = drive.query(LOST)
     assert variant == "jemalloc"
     assert "started anew" in text
 
 
-def test_what_the_driver_ends_itself_is_no_fault(
-    experiment: MakeExperiment, tmp_path: Path
-) -> None:
+def test_what_the_driver_ends_itself_is_no_fault(drive: Drive) -> None:
     """It gives up because of one host, while another is in a trial."""
-    path, chosen = tmp_path / "r", experiment(design="solo", blocks=3)
     hosts = SimulatedHosts(names=["a", "b"])
-    poll = hosts.poll
 
-    def poll_until_it_fails(seconds: float) -> list[Any]:
-        if query(path, "SELECT count(*) FROM trial_under_way") == [(2,)]:
+    def poll_until_it_fails(events: list[Any]) -> list[Any]:
+        if drive.query("SELECT count(*) FROM trial_under_way") == [(2,)]:
             raise Failure("enough")
-        return poll(seconds)
+        return events
 
-    hosts.poll = poll_until_it_fails  # type: ignore[method-assign]
+    hosts.on_poll = poll_until_it_fails
     with pytest.raises(Failure, match="enough"):
-        simulated_hosts.run(chosen, hosts, path)
-    assert query(path, UNDER_WAY) == []
-    simulated_hosts.run(chosen, SimulatedHosts(names=["a", "b"], boot=2), path)
-    check_complete(path, chosen, 3)
-    assert query(path, LOST) == []
+        drive(hosts, blocks=3)
+    assert drive.query(UNDER_WAY) == []
+    drive(SimulatedHosts(names=["a", "b"], boot=2), blocks=3)
+    assert drive.query(LOST) == []
 
 
-def test_a_host_that_is_lost_while_the_driver_lives_is_a_fault_once(
-    experiment: MakeExperiment, tmp_path: Path
-) -> None:
-    path, chosen = tmp_path / "r", experiment(design="solo", blocks=3)
+def test_a_host_that_is_lost_while_the_driver_lives_is_a_fault_once(drive: Drive) -> None:
     hosts = SimulatedHosts(names=["a", "b"])
-    poll, lost = hosts.poll, HostLost(host="a", reason="it is on fire", is_alive=False)
+    lost = HostLost(host="a", reason="it is on fire", is_alive=False)
 
-    def poll_and_lose(seconds: float) -> list[Any]:
-        if "a" in hosts.running and query(path, "SELECT 1 FROM trial_under_way WHERE host = 'a'"):
+    def poll_and_lose(events: list[Any]) -> list[Any]:
+        if "a" in hosts.running and drive.query("SELECT 1 FROM trial_under_way WHERE host = 'a'"):
             hosts.alive.discard("a")
-            return [lost]
-        return poll(seconds)
+            return [*events, lost]
+        return events
 
-    hosts.poll = poll_and_lose  # type: ignore[method-assign]
-    simulated_hosts.run(chosen, hosts, path)
-    check_complete(path, chosen, 3)
-    assert len(query(path, LOST)) == 1
-    assert query(path, UNDER_WAY) == []
+    hosts.on_poll = poll_and_lose
+    drive(hosts, blocks=3)
+    assert len(drive.query(LOST)) == 1
+    assert drive.query(UNDER_WAY) == []

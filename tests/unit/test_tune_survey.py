@@ -4,7 +4,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from dballoc.campaign.observer import Observer
+from simulated_hosts import Notices
+
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.store.campaign_facts import _FORMS, SEARCHED, SURVEY, check_json
 from dballoc.store.results import TrialRecord
@@ -15,16 +16,6 @@ from dballoc.tune.short_experiment import make_short_experiment
 
 MIB = 2**20
 NAMES = ["reads", "sorts", "writes"]
-
-
-class Notices(Observer):
-    """Keeps what the user is told."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def notice(self, text: str) -> None:
-        self.texts.append(text)
 
 
 class Starts:
