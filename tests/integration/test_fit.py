@@ -120,10 +120,6 @@ def test_what_it_refuses(run_cli: Cli, tiny_experiment: Experiment, out: Path) -
             ("--engine", "aria", "--memory", "300M"),
             "variant 'glibc': fit does not know the cache of engine 'aria'; it supports innodb and rocksdb",
         ),
-        (
-            (),
-            "fit: the server's memory limit is missing; give --memory SIZE, or limits.memory in the file",
-        ),
     ):
         done = run_cli("fit", tiny_experiment(), *flags, "--out", out)
         assert (done.status, done.stderr) == (2, f"dballoc: {line}\n")

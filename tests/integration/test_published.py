@@ -172,11 +172,6 @@ def compute_share(profiles: Iterable[Profile], function: str) -> float:
 
 
 REFUSED = [
-    (("--scale", "huge"), "--scale: 'huge' is neither small nor a number above 0 and up to 1"),
-    (
-        ("--experiment", "demo", "--scale", "small"),
-        "experiment demo: --scale small needs the key small, which is missing",
-    ),
     (
         ("--experiment", "mdev-38369", "--server-cpus", "900"),
         "cpu.server: CPU 900 is not here; there are",

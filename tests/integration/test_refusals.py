@@ -16,9 +16,7 @@ from typing import Any
 import pytest
 from harness import Cli, Done, Experiment, processes_of, rows, server_pid, wait_until
 
-import dballoc
 from dballoc.host.settings import thp
-from dballoc.store.results import FORMAT
 
 ELF_AARCH64 = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\xb7\x00" + bytes(44)
 
@@ -264,18 +262,6 @@ def change(out: Path, sql: str) -> None:
     )
 
 
-def test_results_of_another_version(run_cli: Cli, results: tuple[Path, Path]) -> None:
-    out, file = results
-    change(out, "UPDATE campaign SET value = '99' WHERE key = 'format'")
-    before = (out / "results.sqlite").read_bytes()
-    refused(
-        run_cli("bench", file, "--out", out),
-        rf"{re.escape(str(out))}/results\.sqlite: format 99 of dballoc {re.escape(dballoc.__version__)}; this dballoc reads "
-        rf"format {FORMAT}: use that version, or a new --out",
-    )
-    assert (out / "results.sqlite").read_bytes() == before
-
-
 def test_results_of_another_experiment(run_cli: Cli, results: tuple[Path, Path]) -> None:
     out, file = results
     before = rows(out, "SELECT * FROM trial")
@@ -284,27 +270,6 @@ def test_results_of_another_experiment(run_cli: Cli, results: tuple[Path, Path])
         rf"{re.escape(str(out))}: holds results of another experiment \(experiment\.toml there\); choose a new --out",
     )
     assert rows(out, "SELECT * FROM trial") == before
-
-
-def test_results_that_are_damaged(run_cli: Cli, results: tuple[Path, Path]) -> None:
-    out, file = results
-    (out / "results.sqlite").write_bytes(b"overwritten by a careless hand " * 300)
-    refused(
-        run_cli("bench", file, "--out", out),
-        rf"{re.escape(str(out))}/results\.sqlite: not a results database of dballoc: file is not a database",
-    )
-
-
-def test_a_directory_that_is_something_else(
-    run_cli: Cli, tiny_experiment: Experiment, out: Path
-) -> None:
-    out.mkdir()
-    (out / "thesis.tex").write_text("x")
-    refused(
-        run_cli("bench", tiny_experiment(), "--out", out),
-        rf"{re.escape(str(out))}: not empty and not a results directory of dballoc; choose a new --out",
-    )
-    assert [p.name for p in out.iterdir()] == ["thesis.tex"]
 
 
 def test_half_written_results_are_completed(run_cli: Cli, results: tuple[Path, Path]) -> None:

@@ -91,8 +91,6 @@ def trials(out: Path) -> int:
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (["--allocators", "nosuch"], "nosuch"),
-        (["--mode", "timed", "--speed", "0"], "replay.speed"),
         (["--preload", "/etc/passwd"], "not a shared library"),
         (["--sweep", "jemalloc:no_such_setting=1,2"], "no_such_setting"),
     ],

@@ -95,9 +95,6 @@ def heaps(maps: Path) -> int:
 @pytest.mark.parametrize(
     ("variant", "line"),
     [
-        ({"tunables": {"arena_mx": "1"}}, r"tunables: arena_mx: glibc [\d.]+ has no such setting; did you mean 'arena_max'\?"),
-        ({"tunables": {"perturb": "300"}}, "tunables: perturb: '300' is not a whole number from 0 to 255"),
-        ({"env": {"MALLOC_ARENAS_MAX": "1"}}, r"env MALLOC_ARENAS_MAX: glibc has no such variable; did you mean 'MALLOC_ARENA_MAX'\?"),
         ({"allocator": "jemalloc", "tunables": {"thp": "often"}}, "tunables: thp: 'often' is not one of default, always, never"),
         ({"allocator": "jemalloc", "env": {"GLIBC_TUNABLES": "glibc.pthread.rsq=0"}},
          r"env GLIBC_TUNABLES: glibc\.pthread\.rsq: glibc [\d.]+ has no such setting; did you mean 'glibc\.pthread\.rseq'\?"),

@@ -271,7 +271,6 @@ def test_what_it_refuses(run_cli: Cli, tiny_experiment: Experiment, out: Path) -
             (),
             "tune.leave: 'arena_mx' is not a setting of glibc, jemalloc",
         ),
-        ({}, ("--for", "thrift"), "--for: 'thrift' is not memory, speed, or a condition such as 'p99<=1.05'"),
         (
             {},
             ("--for", "memory,jemalloc:cpu<=1.01"),
