@@ -32,7 +32,7 @@ from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings.writable_settings import HostSetting
 
 home = Path(sys.argv[1])
-stand_in = machine_lock.Machine(home / "run", {"thp": HostSetting(str(home / "setting"), ("always", "madvise", "never"))})
+stand_in = machine_lock.LockPlace(home / "run", {"thp": HostSetting(str(home / "setting"), ("always", "madvise", "never"))})
 hold = machine_lock.hold(stand_in, exclusive=True, purpose="a test")
 custody = Custody(hold=hold, adopt=True)
 scratch = home / "scratch"
@@ -183,7 +183,7 @@ def test_when_the_guardian_itself_is_killed_the_kernel_kills_its_children(family
 def host(tmp_path: Path) -> Iterator[machine_lock.Hold]:
     """The lock of a machine with a file for a setting, which is at ``always``."""
     (tmp_path / "enabled").write_text("always")
-    stand_in = machine_lock.Machine(
+    stand_in = machine_lock.LockPlace(
         tmp_path / "run",
         {"thp": HostSetting(str(tmp_path / "enabled"), ("always", "madvise", "never"))},
     )

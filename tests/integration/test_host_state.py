@@ -39,7 +39,7 @@ from dballoc.host.settings.writable_settings import HostSetting
 
 home = Path(sys.argv[1])
 values = ("always", "madvise", "never")
-stand_in = machine_lock.Machine(home / "run", {n: HostSetting(str(home / n), values) for n in ("thp", "thp_defrag")})
+stand_in = machine_lock.LockPlace(home / "run", {n: HostSetting(str(home / n), values) for n in ("thp", "thp_defrag")})
 hold = machine_lock.hold(stand_in, exclusive=True, purpose="a test")
 try:
     with Custody(hold=hold, adopt=True) as custody:
@@ -74,7 +74,7 @@ def test_killed_at_any_moment_the_settings_are_put_back(
     paths = [tmp_path / name for name in ("thp", "thp_defrag")]
     for path in paths:
         path.write_text("always")
-    stand_in = machine_lock.Machine(
+    stand_in = machine_lock.LockPlace(
         tmp_path / "run",
         {path.name: HostSetting(str(path), ("always", "madvise", "never")) for path in paths},
     )

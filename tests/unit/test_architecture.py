@@ -1,5 +1,6 @@
 """The rules of the house (tools/check-structure): the package keeps them, and breaking one is seen."""
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ def test_the_package_keeps_them() -> None:
     result = check()
     assert (result.returncode, result.stderr) == (0, "")
     figures = [int(line.split()[0]) for line in result.stdout.splitlines()]
-    assert figures == [0] * 11
+    assert figures == [0] * 14
 
 
 DATACLASS = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass C:\n"
@@ -53,6 +54,17 @@ BREACHES = {
     "a long function": ({"host/a.py": "def f():\n" + "    pass\n" * 60}, "host/a.py:1: f: 61"),
     "a call by position": ({"host/a.py": "f(1, 2, 3, 4, 5, 6, 7)\n"}, "host/a.py:1: f: 7"),
     "a dataclass by position": ({"host/a.py": DATACLASS + FIELDS}, "host/a.py:3: C: 5"),
+    "a class name with two meanings": (
+        {"host/a.py": "class Mark: ...\n", "store/b.py": "class C:\n    class _Mark: ...\n"},
+        "host/a.py:1, store/b.py:2: Mark",
+    ),
+    **{
+        f"a stale reference: {name}": (
+            {"host/a.py": f'def f():\n    """See :func:`{name}`."""\n', "store/b.py": ""},
+            f"host/a.py:2: {name}",
+        )
+        for name in ("g", "f.g", "dballoc.host.a.g", "dballoc.host.c.f")
+    },
     "an empty name": ({"host/a.py": "found = 1\n"}, "host/a.py:1: found"),
     **{
         f"reading by path: {line}": (
@@ -151,11 +163,31 @@ def test_a_breach_is_seen(name: str, tmp_path: Path) -> None:
     assert place in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "breaches"),
+    [
+        ("`host/a.py`, `host/`, `docs/method.md`, `own/NAME/`", []),
+        ("`host/b.py`\n`trials/`", ["docs/a.md:1: host/b.py", "docs/a.md:2: trials/"]),
+    ],
+)
+def test_a_path_on_a_page_is_there_or_written(
+    text: str, breaches: list[str], tmp_path: Path
+) -> None:
+    files = {"src/dballoc/host/a.py": "", "docs/a.md": text, "docs/method.md": ""}
+    for name, content in {**files, "README.md": "", "CONTRIBUTING.md": ""}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    rule = runpy.run_path(str(TOOL))["check_pages"](tmp_path, {"own"})
+    assert rule.breaches == breaches
+
+
 def test_what_keeps_the_rules_is_let_be(tmp_path: Path) -> None:
     root = tmp_path / "dballoc"
     (root / "host").mkdir(parents=True)
     (root / "errors.py").write_text("")
     (root / "host" / "a.py").write_text(
+        '"""See :mod:`dballoc.errors`, :class:`C`, :func:`os.open`."""\n'
         "from dballoc import errors\n[sys.executable, '-I', '-c', code]\n"
         + DATACLASS.replace("frozen", "kw_only")
         + FIELDS

@@ -16,34 +16,34 @@ from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import HUGE_PAGE_SIZES
 from dballoc.host.process_handle import Process
 from dballoc.host.settings import machine_lock, settings_journal
-from dballoc.host.settings.machine_lock import Hold, Machine
+from dballoc.host.settings.machine_lock import Hold, LockPlace
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting, read_setting
 
 VALUES = ("always", "madvise", "never")
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path) -> Machine:
+def stand_in(tmp_path: Path) -> LockPlace:
     """A machine whose one setting is a file at ``always``."""
     (tmp_path / "enabled").write_text("always")
-    return Machine(tmp_path / "run", {"thp": HostSetting(str(tmp_path / "enabled"), VALUES)})
+    return LockPlace(tmp_path / "run", {"thp": HostSetting(str(tmp_path / "enabled"), VALUES)})
 
 
 @pytest.fixture
-def hold(stand_in: Machine) -> Iterator[Hold]:
+def hold(stand_in: LockPlace) -> Iterator[Hold]:
     """Its lock, held alone."""
     held = take(stand_in, exclusive=True)
     yield held
     held.release()
 
 
-def take(of: Machine, exclusive: bool, what: str = "results in /there") -> Hold:
+def take(of: LockPlace, exclusive: bool, what: str = "results in /there") -> Hold:
     held = machine_lock.hold(of, exclusive=exclusive, purpose=what)
     assert held
     return held
 
 
-def value(of: Machine) -> str:
+def value(of: LockPlace) -> str:
     return read_setting(of.settings["thp"].path)
 
 
@@ -55,7 +55,7 @@ def change(hold: Hold, *values: str) -> None:
 # -- who has it ----------------------------------------------------------------------------------------------------------------
 
 
-def test_runs_that_change_nothing_share_it(stand_in: Machine) -> None:
+def test_runs_that_change_nothing_share_it(stand_in: LockPlace) -> None:
     holds = [take(stand_in, exclusive=False) for _ in range(3)]
     with pytest.raises(UsageError, match="under which others are being measured: ") as refused:
         machine_lock.hold(stand_in, exclusive=True, purpose="mine")
@@ -68,7 +68,7 @@ def test_runs_that_change_nothing_share_it(stand_in: Machine) -> None:
 
 @pytest.mark.parametrize("exclusive", [True, False])
 def test_the_second_is_refused_and_told_who_has_it(
-    stand_in: Machine, hold: Hold, exclusive: bool
+    stand_in: LockPlace, hold: Hold, exclusive: bool
 ) -> None:
     with pytest.raises(machine_lock.HeldByRun) as refused:
         machine_lock.hold(stand_in, exclusive=exclusive, purpose="mine")
@@ -78,7 +78,7 @@ def test_the_second_is_refused_and_told_who_has_it(
 
 
 def test_who_has_patience_gets_it_when_the_other_run_has_ended(
-    stand_in: Machine, hold: Hold
+    stand_in: LockPlace, hold: Hold
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(
@@ -92,18 +92,18 @@ def test_who_has_patience_gets_it_when_the_other_run_has_ended(
     second.release()
 
 
-def test_patience_ends(stand_in: Machine, hold: Hold) -> None:
+def test_patience_ends(stand_in: LockPlace, hold: Hold) -> None:
     with pytest.raises(UsageError, match=r"results in /there"):
         machine_lock.hold(stand_in, exclusive=True, purpose="mine", patience=0.1)
 
 
 def test_it_is_free_when_the_last_that_has_it_is_gone(
-    stand_in: Machine, monkeypatch: pytest.MonkeyPatch
+    stand_in: LockPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """dballoc is killed, and its guardian holds it a while longer: the next waits for that."""
     script = (
         "import os, subprocess, sys\nfrom pathlib import Path\nfrom dballoc.host.settings import machine_lock\n"
-        "held = machine_lock.hold(machine_lock.Machine(Path(sys.argv[1])), exclusive=True, purpose='x')\n"
+        "held = machine_lock.hold(machine_lock.LockPlace(Path(sys.argv[1])), exclusive=True, purpose='x')\n"
         "subprocess.Popen(['/bin/sh', '-c', 'read x'], pass_fds=held.descriptors)\n"
         "print('locked', flush=True)\nos.kill(os.getpid(), 9)"
     )
@@ -132,7 +132,7 @@ def test_it_is_free_when_the_last_that_has_it_is_gone(
 
 
 def test_a_guardian_that_never_ends_is_told_of(
-    stand_in: Machine, hold: Hold, monkeypatch: pytest.MonkeyPatch
+    stand_in: LockPlace, hold: Hold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine_lock.Holder, "is_alive", False)
     monkeypatch.setattr(machine_lock, "_PATIENCE", 0.1)
@@ -155,7 +155,7 @@ def test_a_process_with_the_pid_of_a_dead_one_is_another() -> None:
     assert machine_lock.Holder(**us | {"namespace": 1}, started="1").is_alive, "who knows"
 
 
-def test_notes_of_the_dead_and_things_that_are_none(stand_in: Machine, hold: Hold) -> None:
+def test_notes_of_the_dead_and_things_that_are_none(stand_in: LockPlace, hold: Hold) -> None:
     (stand_in.directory / "holder-0").write_text("{}")
     os.mkfifo(stand_in.directory / "holder-1")
     (stand_in.directory / "holder-2").symlink_to("/etc/passwd")
@@ -167,14 +167,14 @@ def test_notes_of_the_dead_and_things_that_are_none(stand_in: Machine, hold: Hol
 # -- where it is ---------------------------------------------------------------------------------------------------------------
 
 
-def test_its_directory_is_ours_alone(stand_in: Machine, hold: Hold) -> None:
+def test_its_directory_is_ours_alone(stand_in: LockPlace, hold: Hold) -> None:
     status = stand_in.directory.stat()
     assert (status.st_uid, status.st_mode & 0o777) == (os.geteuid(), 0o700)
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
 def test_a_link_or_a_file_in_its_place_is_refused(
-    stand_in: Machine, tmp_path: Path, exclusive: bool
+    stand_in: LockPlace, tmp_path: Path, exclusive: bool
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     stand_in.directory.symlink_to(tmp_path / "elsewhere")
@@ -189,7 +189,7 @@ def test_a_link_or_a_file_in_its_place_is_refused(
         machine_lock.hold(stand_in, exclusive=exclusive, purpose="mine")
 
 
-def test_one_that_others_may_write_is_refused(stand_in: Machine) -> None:
+def test_one_that_others_may_write_is_refused(stand_in: LockPlace) -> None:
     stand_in.directory.mkdir()
     stand_in.directory.chmod(0o777)
     with pytest.raises(
@@ -200,7 +200,7 @@ def test_one_that_others_may_write_is_refused(stand_in: Machine) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it gives a directory to another user")
-def test_another_users_is_refused(stand_in: Machine) -> None:
+def test_another_users_is_refused(stand_in: LockPlace) -> None:
     stand_in.directory.mkdir()
     os.chown(stand_in.directory, 61580, 61580)
     with pytest.raises(UsageError, match="belongs to user 61580"):
@@ -210,9 +210,9 @@ def test_another_users_is_refused(stand_in: Machine) -> None:
 
 
 def test_without_a_place_for_it_a_run_that_changes_nothing_goes_on(
-    stand_in: Machine, tmp_path: Path
+    stand_in: LockPlace, tmp_path: Path
 ) -> None:
-    nowhere = Machine(tmp_path / "no" / "such" / "run", stand_in.settings)
+    nowhere = LockPlace(tmp_path / "no" / "such" / "run", stand_in.settings)
     assert machine_lock.hold(nowhere, exclusive=False, purpose="mine") is None
     assert machine_lock.put_back_leftovers(nowhere) == []
     with pytest.raises(UsageError, match="dballoc changes host settings only under the lock in it"):
@@ -220,7 +220,9 @@ def test_without_a_place_for_it_a_run_that_changes_nothing_goes_on(
 
 
 @pytest.mark.parametrize("name", ["lock", "putting-back", "journal.partial"])
-def test_a_link_among_its_files_leads_nowhere(stand_in: Machine, tmp_path: Path, name: str) -> None:
+def test_a_link_among_its_files_leads_nowhere(
+    stand_in: LockPlace, tmp_path: Path, name: str
+) -> None:
     stand_in.directory.mkdir(mode=0o700)
     (stand_in.directory / name).symlink_to(tmp_path / "victim")
     try:
@@ -252,7 +254,7 @@ def test_the_journal_is_there_before_the_setting_is_changed(
     assert seen == [{"thp": settings_journal.Entry("always", ("never",))}]
 
 
-def test_the_next_run_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold) -> None:
+def test_the_next_run_puts_back_what_a_dead_one_left(stand_in: LockPlace, hold: Hold) -> None:
     change(hold, "never", "madvise")
     hold.release()  # as the kernel does when all that have it are killed
     assert value(stand_in) == "madvise"
@@ -261,7 +263,7 @@ def test_the_next_run_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Ho
     assert not (stand_in.directory / "journal").exists()
 
 
-def test_the_doctor_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold) -> None:
+def test_the_doctor_puts_back_what_a_dead_one_left(stand_in: LockPlace, hold: Hold) -> None:
     change(hold, "never")
     hold.release()
     finding = examine.check_host_settings(stand_in)
@@ -272,7 +274,7 @@ def test_the_doctor_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold
     assert examine.check_host_settings(stand_in).state == "ok"
 
 
-def test_the_doctor_leaves_that_of_a_living_one(stand_in: Machine, hold: Hold) -> None:
+def test_the_doctor_leaves_that_of_a_living_one(stand_in: LockPlace, hold: Hold) -> None:
     change(hold, "never")
     finding = examine.check_host_settings(stand_in)
     assert (finding.state, value(stand_in)) == ("ok", "never")
@@ -282,7 +284,7 @@ def test_the_doctor_leaves_that_of_a_living_one(stand_in: Machine, hold: Hold) -
     )
 
 
-def test_what_somebody_else_has_set_since_is_theirs(stand_in: Machine, hold: Hold) -> None:
+def test_what_somebody_else_has_set_since_is_theirs(stand_in: LockPlace, hold: Hold) -> None:
     change(hold, "never")
     Path(stand_in.settings["thp"].path).write_text("madvise")
     hold.release()
@@ -291,7 +293,7 @@ def test_what_somebody_else_has_set_since_is_theirs(stand_in: Machine, hold: Hol
     assert not (stand_in.directory / "journal").exists()
 
 
-def test_a_journal_of_an_earlier_boot_says_nothing(stand_in: Machine, hold: Hold) -> None:
+def test_a_journal_of_an_earlier_boot_says_nothing(stand_in: LockPlace, hold: Hold) -> None:
     change(hold, "never")
     hold.release()
     path = stand_in.directory / "journal"
@@ -313,7 +315,7 @@ def test_a_journal_of_an_earlier_boot_says_nothing(stand_in: Machine, hold: Hold
     ],
 )
 def test_a_journal_that_dballoc_did_not_write_changes_nothing(
-    stand_in: Machine, hold: Hold, entries: object
+    stand_in: LockPlace, hold: Hold, entries: object
 ) -> None:
     change(hold, "never")
     hold.release()
@@ -323,7 +325,7 @@ def test_a_journal_that_dballoc_did_not_write_changes_nothing(
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 60_000, b" " * (1 << 17), b"null"])
-def test_a_damaged_journal_is_told_of(stand_in: Machine, hold: Hold, data: bytes) -> None:
+def test_a_damaged_journal_is_told_of(stand_in: LockPlace, hold: Hold, data: bytes) -> None:
     change(hold, "never")
     hold.release()
     (stand_in.directory / "journal").write_bytes(data)
@@ -332,7 +334,7 @@ def test_a_damaged_journal_is_told_of(stand_in: Machine, hold: Hold, data: bytes
 
 @pytest.mark.parametrize("what", ["fifo", "link", "directory"])
 def test_a_journal_that_is_no_file_is_told_of(
-    stand_in: Machine, tmp_path: Path, hold: Hold, what: str
+    stand_in: LockPlace, tmp_path: Path, hold: Hold, what: str
 ) -> None:
     change(hold, "never")
     hold.release()
@@ -346,7 +348,7 @@ def test_a_journal_that_is_no_file_is_told_of(
     assert_refused(stand_in)
 
 
-def assert_refused(of: Machine) -> None:
+def assert_refused(of: LockPlace) -> None:
     """By all that would put back; nothing is changed."""
     for exclusive in (True, False):
         with pytest.raises(
@@ -358,7 +360,7 @@ def assert_refused(of: Machine) -> None:
 
 
 def test_one_that_cannot_be_put_back_stays_in_the_journal(
-    stand_in: Machine, hold: Hold, monkeypatch: pytest.MonkeyPatch
+    stand_in: LockPlace, hold: Hold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(hold, "never")
 
@@ -393,7 +395,7 @@ def test_of_several_settings_all_are_put_back(tmp_path: Path) -> None:
     for path in files.values():
         path.write_text("always")
     settings = {name: HostSetting(str(path), VALUES) for name, path in files.items()}
-    machine = Machine(tmp_path / "run", settings)
+    machine = LockPlace(tmp_path / "run", settings)
     held = take(machine, exclusive=True)
     for name in files:
         settings_journal.change_setting(held.directory, settings, name, "never")

@@ -140,11 +140,13 @@ def test_thp_is_searched_where_the_host_lets_it(
     with pytest.raises(UsageError, match=r"^tune.thp: the host is at 'madvise' and only root"):
         settle_thp(Tune(thp=True))
     monkeypatch.setattr(tune_preparation.thp, "find_obstacle", lambda _: None)
-    place = machine_lock.Machine(tmp_path / "run")
+    place = machine_lock.LockPlace(tmp_path / "run")
     monkeypatch.setattr(machine_lock, "THIS_MACHINE", place)
     assert settle_thp(Tune()) == (Tune(thp=True), None)
     # Without the machine's lock nothing may be switched.
-    monkeypatch.setattr(machine_lock, "THIS_MACHINE", machine_lock.Machine(tmp_path / "no" / "run"))
+    monkeypatch.setattr(
+        machine_lock, "THIS_MACHINE", machine_lock.LockPlace(tmp_path / "no" / "run")
+    )
     settled, why = settle_thp(Tune())
     assert (settled.thp, why) == (False, f"{tmp_path}/no/run: No such file or directory")
 

@@ -87,8 +87,8 @@ def read_reported_settings(
 
 
 def read_running_settings(allocator: Allocator, process: Process) -> dict[str, str]:
-    """Do what :func:`read` does, with the environment and the loader of a running server; none for
-    an allocator that prints its settings, which are in the server's log.
+    """Return :func:`read_reported_settings` with the environment and the loader of a running
+    server; none for an allocator that prints its settings, which are in the server's log.
     """
     family = tunables.find_family(allocator)
     if family is None or family.get("dump", {}).get("how") not in ("loader", "asks"):

@@ -21,14 +21,14 @@ from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
 from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import OwnRights
 from dballoc.host.settings import machine_lock
-from dballoc.host.settings.machine_lock import Machine
+from dballoc.host.settings.machine_lock import LockPlace
 from dballoc.measure import disturbed_block, host_sampler
 
 _SETTINGS_NAME = "host settings"
 _SECONDS = 1.0
 
 
-def check_host_settings(machine: Machine = machine_lock.THIS_MACHINE) -> Finding:
+def check_host_settings(machine: LockPlace = machine_lock.THIS_MACHINE) -> Finding:
     """Restore the settings that a run left changed because it was killed together with its
     guardian. The doctor changes nothing else.
     """

@@ -27,7 +27,7 @@ def escape_formula(cell: Any) -> Any:
 
 
 def escape_formulas(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with :func:`plain` cells and headings."""
+    """Return a table whose texts and headings went through :func:`escape_formula`."""
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
     changed = [
         pl.Series(name, [escape_formula(cell) for cell in frame[name]], dtype=pl.String)

@@ -91,7 +91,7 @@ def _check_name(value: str) -> str:
 Name = Annotated[str, AfterValidator(_check_name)]
 
 
-class _Table(BaseModel):
+class _ExperimentTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -99,7 +99,7 @@ class _Table(BaseModel):
 Connect = Literal["socket", "tcp", "tls"]
 
 
-class Server(_Table):
+class Server(_ExperimentTable):
     """Which build runs, and with what options. ``glibc``: the version of the C library to run it
     on; None: the build's own. ``stands_for``: the unavailable server that it replaces.
     """
@@ -122,7 +122,7 @@ class Server(_Table):
     ] = "socket"
 
 
-class ServerOverride(_Table):
+class ServerOverride(_ExperimentTable):
     """What a variant changes of ``[server]``. A key left out stays as it is; options are merged.
 
     ``recipe``: how to make the build that ``basedir`` must name; a variant without ``basedir`` is
@@ -140,7 +140,7 @@ class ServerOverride(_Table):
     connect: Connect | None = None
 
 
-class Cpu(_Table):
+class Cpu(_ExperimentTable):
     """CPU sets of server and client, or the number of CPUs for both."""
 
     server: Annotated[
@@ -168,7 +168,7 @@ class Cpu(_Table):
         return self
 
 
-class Data(_Table):
+class Data(_ExperimentTable):
     """The data that every trial starts from: sysbench's tables, a copy of a data directory, or what
     SQL files create. ``load_clients``: how many clients fill the tables in the workload ``load``;
     None: as many as the highest level has.
@@ -215,7 +215,7 @@ class Data(_Table):
         return self
 
 
-class UserWorkload(_Table):
+class UserWorkload(_ExperimentTable):
     """A workload of the user's own: a sysbench script, a file of SQL statements, or another
     workload with other options. ``replica``: it loads the primary of the server that is measured.
     """
@@ -238,7 +238,7 @@ class UserWorkload(_Table):
         return self
 
 
-class Load(_Table):
+class Load(_ExperimentTable):
     """How sysbench queries. What sysbench leaves to its defaults is set explicitly here.
 
     ``prepared_statements`` None: as each workload has it; "auto": what sysbench does by itself
@@ -259,7 +259,7 @@ class Load(_Table):
     ] = {}
 
 
-class Time(_Table):
+class Time(_ExperimentTable):
     """How long each step lasts, and how long a server may take to start or stop. ``settle``: of a
     step ``settle`` in ``before``.
     """
@@ -281,7 +281,7 @@ class Time(_Table):
         return value
 
 
-class Duet(_Table):
+class Duet(_ExperimentTable):
     """The duet: two servers at once, each with its own client on its own half of the CPUs, swapped
     after every slice.
 
@@ -310,7 +310,7 @@ class Duet(_Table):
         return self
 
 
-class Replica(_Table):
+class Replica(_ExperimentTable):
     """How a replica applies: with how many threads (0: one alone; None: as the server's options
     say, else four), and how long a step waits at most for what its load left to be applied.
     """
@@ -319,7 +319,7 @@ class Replica(_Table):
     catch_up: Duration = 60.0
 
 
-class CgroupLimits(_Table):
+class CgroupLimits(_ExperimentTable):
     """The memory cgroup that each server runs in."""
 
     memory: Annotated[
@@ -328,7 +328,7 @@ class CgroupLimits(_Table):
     ] = None
 
 
-class TraceFile(_Table):
+class TraceFile(_ExperimentTable):
     """A trace: its file as it was named, and the ``sha256`` of its contents, which identifies
     it.
     """
@@ -337,7 +337,7 @@ class TraceFile(_Table):
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class Fit(_Table):
+class Fit(_ExperimentTable):
     """``dballoc fit``: the first size of the cache that is tried (None: half of ``limits.memory``),
     or the trace from which each malloc's first size is guessed; how far the answer may be from a
     size that is killed (None: a fiftieth of ``limits.memory``), and the trials without a kill until
@@ -398,7 +398,7 @@ class TraceReplay(TraceFile):
         return value
 
 
-class Tune(_Table):
+class Tune(_ExperimentTable):
     """``dballoc tune``: ``aim``, as ``--for`` takes it; ``share`` of the budget that the search may
     take, the rest being the confirmation's; how many ``finalists`` there may be in all;
     ``presets``: whether those of the catalogue are tried first; ``space``: values of the server's
@@ -457,7 +457,7 @@ class Tune(_Table):
     ] = True
 
 
-class RecordTrace(_Table):
+class RecordTrace(_ExperimentTable):
     """The allocations of the baseline are recorded in a start of its own; ``limit``: of the raw
     recording's file, bytes.
     """
@@ -465,7 +465,7 @@ class RecordTrace(_Table):
     limit: Annotated[Size, Field(ge=2**20, le=2**50)] = 512 * 2**20
 
 
-class Noise(_Table):
+class Noise(_ExperimentTable):
     """When a block counts as disturbed: shares of all CPU time, and the slow-down of a fixed CPU
     probe.
     """
@@ -484,7 +484,7 @@ class Noise(_Table):
     ] = 2
 
 
-class ProfileAt(_Table):
+class ProfileAt(_ExperimentTable):
     """Where each variant is profiled: under which workload (None: under each), at which level
     (None: the highest).
     """
@@ -509,7 +509,7 @@ def parse_profile_place(text: str) -> dict[str, str | int]:
     }
 
 
-class Variant(_Table):
+class Variant(_ExperimentTable):
     """One column of the tables: an allocator with its settings on a server.
 
     ``preload`` without ``allocator`` is an allocator by path; with one, libraries that are
@@ -569,7 +569,7 @@ _Levels = Annotated[
 ]
 
 
-class FullScale(_Table):
+class FullScale(_ExperimentTable):
     """Parts of an experiment as they were before it was made smaller; None: as they are."""
 
     server: Server | None = None
@@ -582,7 +582,7 @@ class FullScale(_Table):
     variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)] | None = None
 
 
-class Scaled(_Table):
+class Scaled(_ExperimentTable):
     """What the experiment was before ``factor`` made it smaller; see
     :mod:`dballoc.experiment.scale`.
 
@@ -600,7 +600,7 @@ class Scaled(_Table):
     full: FullScale = FullScale()
 
 
-class Experiment(_Table):
+class Experiment(_ExperimentTable):
     """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet is
     not possible.
 

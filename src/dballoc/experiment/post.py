@@ -63,11 +63,11 @@ _Setting = str | bool | int | Annotated[float, Field(allow_inf_nan=False)]
 _Settings = dict[str, _Setting]
 
 
-class _Table(BaseModel):
+class _PostTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PostCpus(_Table):
+class PostCpus(_PostTable):
     """Logical CPUs: of ``server`` and ``client`` apart, or ``count`` for both; several counts where
     the post has measured on each. ``most_server``, ``most_client``, ``most_count``: how many they
     are at most, where the post states no number. Cores, where the post counts these:
@@ -98,14 +98,14 @@ class PostCpus(_Table):
         return self
 
 
-class PostOtherwise(_Table):
+class PostOtherwise(_PostTable):
     """A difference that nothing here could compare: what the post had, and what the run has."""
 
     post: str
     run: str
 
 
-class Post(_Table):
+class Post(_PostTable):
     """What the post states, and nothing that it does not: a key left out was not stated.
 
     ``source``: who and when; ``machine``: in words. ``server``: ``NAME VERSION``. ``options``: of

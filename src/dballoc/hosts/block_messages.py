@@ -37,25 +37,25 @@ _Cell = int | float | str | None
 _Row = dict[str, _Cell]
 
 
-class _Message(BaseModel):
+class _BlockMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Notice(_Message):
+class Notice(_BlockMessage):
     """A sentence for the user."""
 
     kind: Literal["notice"] = "notice"
     text: _Text
 
 
-class TrialStarted(_Message):
+class TrialStarted(_BlockMessage):
     """A trial begins; should the host be lost now, it is this one that is."""
 
     kind: Literal["trial started"] = "trial started"
     position: _Position
 
 
-class FilePiece(_Message):
+class FilePiece(_BlockMessage):
     """A piece of a raw file of the trial at ``position``, to be appended; base64."""
 
     kind: Literal["file"] = "file"
@@ -71,7 +71,7 @@ class FilePiece(_Message):
             raise readers.Unfit("a file's piece is not base64") from None
 
 
-class TrialFinished(_Message):
+class TrialFinished(_BlockMessage):
     """A trial's rows: one record, or a duet's two, the baseline's first. ``settled_otherwise``: as
     :class:`dballoc.store.results.TrialRecord` has it.
     """
@@ -90,7 +90,7 @@ class TrialFinished(_Message):
         return [_build_record(record, self.settled_otherwise) for record in self.records]
 
 
-class BlockFinished(_Message):
+class BlockFinished(_BlockMessage):
     """All trials are over: the row of table ``block``, without its place."""
 
     kind: Literal["block"] = "block"
@@ -106,7 +106,7 @@ class BlockFinished(_Message):
         return row
 
 
-class BlockRefused(_Message):
+class BlockRefused(_BlockMessage):
     """The host cannot run the block, or not finish it; the last message. ``blames_client``: because
     of its client host; ``is_passing``: because of something that may be otherwise in some minutes.
     """
@@ -117,7 +117,7 @@ class BlockRefused(_Message):
     is_passing: bool = False
 
 
-class Ended(_Message):
+class Ended(_BlockMessage):
     """The process of the block ended without a last word; ``log``: the end of what it printed."""
 
     kind: Literal["ended"] = "ended"

@@ -45,7 +45,7 @@ _Number = Annotated[int, Field(ge=1, lt=2**31)]
 Counts = Literal["waits", "waited", "wakeups", "cpu"]
 
 
-class _Table(BaseModel):
+class FilePattern(BaseModel):
     """What all files of a pattern are of, as far as their names do not say it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -56,7 +56,7 @@ class _Table(BaseModel):
     threads: _Number | None = None
 
 
-class StackFiles(_Table):
+class StackFiles(FilePattern):
     """``[[stacks]]``: files of call stacks. ``process``: whose, in a trace of a whole machine."""
 
     files: Pattern
@@ -64,7 +64,7 @@ class StackFiles(_Table):
     process: str | None = None
 
 
-class MemoryFiles(_Table):
+class MemoryFiles(FilePattern):
     """``[[memory]]``: files of readings of a server's memory. ``process``: the server's name or
     number, where a file has several.
     """
@@ -74,7 +74,7 @@ class MemoryFiles(_Table):
     process: str | None = None
 
 
-class MappingFile(_Table):
+class MappingFile(FilePattern):
     """The mapping file. ``files``: a pattern of the names of sysbench's outputs below the
     directory, like ``{variant}/{workload}-{threads}.txt``; ``*`` is any text without a slash. What
     the names do not hold is given by the key of that name. ``variants``, ``workloads``,
@@ -97,7 +97,7 @@ class MappingFile(_Table):
             )
         return self
 
-    def resolve(self, table: _Table, fields: Mapping[str, str]) -> dict[str, Any]:
+    def resolve(self, table: FilePattern, fields: Mapping[str, str]) -> dict[str, Any]:
         """Return what a file is of, by :data:`FIELDS`: what its name holds (``fields``), else the
         key of its ``table``, else that of the whole mapping file; None for what none of them gives.
         """
@@ -132,7 +132,7 @@ def _describe(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        models: dict[str, type[_Table]] = {"stacks": StackFiles, "memory": MemoryFiles}
+        models: dict[str, type[FilePattern]] = {"stacks": StackFiles, "memory": MemoryFiles}
         model = (
             models.get(str(first["loc"][0]), MappingFile) if len(first["loc"]) > 1 else MappingFile
         )

@@ -1,5 +1,5 @@
-"""Find HammerDB, and write the commands and scripts for its TPROC-C. :mod:`.hammerdb_driver` runs
-them.
+"""Find HammerDB, and write the commands and scripts for its TPROC-C, which
+:mod:`dballoc.load.hammerdb_driver` runs.
 
 Commands, settings and terms are those of HammerDB 4 and 5 (its documentation, chapters 8 and 9, and
 ``config/*.xml``).
@@ -143,9 +143,9 @@ def settle(work: Workload) -> Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class HammerDBTask:
-    """The task of :mod:`.hammerdb_driver`. ``account``: an option file with the server's address
-    and our account; ``seconds`` and ``prepared`` are for a run; ``work``: where HammerDB may make
-    files.
+    """The task of :mod:`dballoc.load.hammerdb_driver`. ``account``: an option file with the
+    server's address and our account; ``seconds`` and ``prepared`` are for a run;
+    ``work``: where HammerDB may make files.
     """
 
     verb: str

@@ -3,9 +3,9 @@ has done, end it in time.
 
 HammerDB counts its transactions from the server's Com_commit and Com_rollback, and so does this
 module; but HammerDB does it by the minute and into files of its own. Reports and totals go to the
-file that sysbench's would go to (:mod:`.client_output`), without latencies, because HammerDB has
-none by the second. HammerDB's output stays on our standard output, with its NOPM: new orders per
-minute.
+file that sysbench's would go to (:mod:`dballoc.load.client_output`), without latencies, because
+HammerDB has none by the second. HammerDB's output stays on our standard output, with its NOPM: new
+orders per minute.
 """
 
 import configparser

@@ -77,7 +77,7 @@ def classify_mappings(
 def pair_with_kinds(
     mappings: Sequence[MemoryMapping], kinds: Sequence[MappingKind]
 ) -> Iterator[tuple[MemoryMapping, MappingKind]]:
-    """Yield each mapping with its kind, as :func:`classify` returns them."""
+    """Yield each mapping with its kind, as :func:`classify_mappings` returns them."""
     return zip(mappings, kinds, strict=True)
 
 

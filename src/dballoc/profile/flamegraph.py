@@ -92,7 +92,7 @@ def render_page(profiles: Sequence[tuple[str, Profile]], value: str, title: str)
 
 def render_difference_page(before: Profile, after: Profile, value: str, title: str) -> str:
     """Render an HTML page of what grew and what shrank between two profiles. KeyError as
-    :func:`page`.
+    :func:`render_page`.
     """
     measure = _find_value(after, value)
     tables = []
@@ -129,8 +129,8 @@ def render_library() -> str:
 
 
 def render_fragment(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str:
-    """Render the flame graph of :func:`page` as an element of another page, which may have several;
-    see :func:`library`.
+    """Render the flame graph of :func:`render_page` as an element of another page. It may have
+    several; see :func:`render_library`.
     """
     numbered = _Names()
     views = [_make_view(name, p, value, numbered) for name, p in profiles]
@@ -140,7 +140,7 @@ def render_fragment(profiles: Sequence[tuple[str, Profile]], value: str, title: 
 
 
 def render_difference_fragment(before: Profile, after: Profile, value: str, title: str) -> str:
-    """Render the flame graph of :func:`difference` as :func:`fragment` does."""
+    """Render the graph of :func:`render_difference_page` as an element of another page."""
     numbered = _Names()
     return _render_fragment(
         _find_value(after, value),

@@ -119,7 +119,7 @@ def rank_growth(before: Profile, after: Profile, value: str) -> list[ProfileDiff
 
 def rank_growth_by_function(before: Profile, after: Profile, value: str) -> list[ProfileDifference]:
     """Return every function of either profile with its inclusive sums, in the order of
-    :func:`growth`: a leak spread over many stacks shows in the function that they share.
+    :func:`rank_growth`: a leak spread over many stacks shows in the function that they share.
     """
     return _compare_sums(_sum_by_function(before, value), _sum_by_function(after, value))
 

@@ -144,7 +144,7 @@ def select_own_functions(rows: Iterable[tuple[Any, Any]]) -> dict[str, str]:
 
 
 def list_install_steps(installation: Installation) -> list[str]:
-    """List in words what :func:`install` is going to do."""
+    """List in words what :func:`install_function` is going to do."""
     return [
         f"copy {LIBRARY} into {installation.directory}, as the server sees it",
         f"SET sql_log_bin = 0, and CREATE FUNCTION {STATS} RETURNS STRING SONAME '{LIBRARY}'",
@@ -154,7 +154,7 @@ def list_install_steps(installation: Installation) -> list[str]:
 
 
 def list_remove_steps(installation: Installation) -> list[str]:
-    """List in words what :func:`remove` is going to do."""
+    """List in words what :func:`remove_function` is going to do."""
     drop = (
         f"SET sql_log_bin = 0, and DROP FUNCTION {', '.join(sorted(installation.rows))}"
         if installation.rows

@@ -52,7 +52,7 @@ class _AbandonableChild:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _ChildAnswer:
     kind: MessageKind
     data: bytes
 
@@ -102,7 +102,7 @@ class AbandonableWork(Generic[Request, Result]):
             except BaseException:
                 self.close()
                 raise
-            if isinstance(outcome, _Answer):
+            if isinstance(outcome, _ChildAnswer):
                 return self._open_answer(outcome)
             touch = outcome
             self._give_up(child, touch)
@@ -166,7 +166,7 @@ class AbandonableWork(Generic[Request, Result]):
 
     def _exchange(
         self, child: _AbandonableChild, request: bytes, deadline: float
-    ) -> _Answer | Touch | None:
+    ) -> _ChildAnswer | Touch | None:
         """Ask the child and return its answer; or what it has touched for too long; None if the
         time is over without that. Failure if the child ends.
         """
@@ -187,7 +187,7 @@ class AbandonableWork(Generic[Request, Result]):
                 _cpu_seconds += cpu - child.cpu
                 child.cpu = cpu
                 if kind != MessageKind.WORDS:
-                    return _Answer(MessageKind(kind), data)
+                    return _ChildAnswer(MessageKind(kind), data)
                 self._announce(str(unpack_answer(data)))
         except (ConnectionError, EOFError):
             raise Failure(f"{self._subject}: {_describe_end(_wait_for_end(child.pid))}") from None
@@ -214,7 +214,7 @@ class AbandonableWork(Generic[Request, Result]):
                 return None
         return bytes(received)
 
-    def _open_answer(self, answer: _Answer) -> Result:
+    def _open_answer(self, answer: _ChildAnswer) -> Result:
         try:
             value = unpack_answer(answer.data)
         except Exception as error:

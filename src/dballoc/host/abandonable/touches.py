@@ -118,7 +118,7 @@ class TouchRecord:
 
 
 @dataclass(kw_only=True)
-class _Child:
+class _TouchLog:
     """What this process notes and leaves out, as a child that can be given up. ``mounts``: the file
     systems of a process, read once a look; ``titles``: those that open files lie on, by descriptor;
     ``notes``: what was left out.
@@ -147,13 +147,13 @@ class _Child:
         return self.skips.everything or mount.title in self.skips.titles
 
 
-_child: _Child | None = None
+_child: _TouchLog | None = None
 
 
 def become_child(record: TouchRecord, skips: Skips, patience: float) -> None:
     """Note and leave out from now on."""
     global _child
-    _child = _Child(record=record, skips=skips, patience=patience)
+    _child = _TouchLog(record=record, skips=skips, patience=patience)
 
 
 def is_child() -> bool:

@@ -42,7 +42,7 @@ class HeldByGuardian(Failure):
 
 
 @dataclass(frozen=True)
-class Machine:
+class LockPlace:
     """The directory of lock and journal, and the settings they are about. Only tests use another
     than ``THIS``.
     """
@@ -51,7 +51,7 @@ class Machine:
     settings: Mapping[str, HostSetting] = field(default_factory=lambda: HOST_SETTINGS)
 
 
-THIS_MACHINE = Machine()
+THIS_MACHINE = LockPlace()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class Hold:
     them.
     """
 
-    def __init__(self, machine: Machine, exclusive: bool, directory: int) -> None:
+    def __init__(self, machine: LockPlace, exclusive: bool, directory: int) -> None:
         self.machine = machine
         self.exclusive = exclusive
         self.directory = directory
@@ -153,7 +153,9 @@ class Hold:
         self._note = _NOTE + name
 
 
-def hold(machine: Machine, *, exclusive: bool, purpose: str, patience: float = 0.0) -> Hold | None:
+def hold(
+    machine: LockPlace, *, exclusive: bool, purpose: str, patience: float = 0.0
+) -> Hold | None:
     """Take the machine's lock, and restore what an earlier run has left changed. ``purpose``: what
     we do, for the error of those who want the lock meanwhile; ``patience``: seconds to wait for
     another run that has it.
@@ -184,7 +186,7 @@ def hold(machine: Machine, *, exclusive: bool, purpose: str, patience: float = 0
     return held
 
 
-def put_back_leftovers(machine: Machine = THIS_MACHINE) -> list[PutBack]:
+def put_back_leftovers(machine: LockPlace = THIS_MACHINE) -> list[PutBack]:
     """Restore what a run that was killed together with its guardian has left changed. Nothing
     happens while a run has the exclusive lock, or if this user cannot read the journal. UsageError
     if the journal is damaged or a setting cannot be restored.
@@ -206,7 +208,7 @@ def put_back_leftovers(machine: Machine = THIS_MACHINE) -> list[PutBack]:
         looking.release()
 
 
-def changed_by_others(machine: Machine = THIS_MACHINE) -> list[tuple[Holder, str]]:
+def changed_by_others(machine: LockPlace = THIS_MACHINE) -> list[tuple[Holder, str]]:
     """List the runs with an exclusive lock, each with a text of what it has changed."""
     try:
         directory = open_directory(machine.directory, make=False)
@@ -312,7 +314,7 @@ def _put_back_alone(held: Hold) -> list[PutBack]:
         os.close(turn)
 
 
-def _find_directory(machine: Machine) -> str:
+def _find_directory(machine: LockPlace) -> str:
     """Return the directory that all settings are in."""
     return os.path.commonpath([os.path.dirname(s.path) for s in machine.settings.values()])
 

@@ -42,11 +42,11 @@ WorkloadFiles = Annotated[
 IpAddress = Annotated[str, Field(max_length=100), AfterValidator(_check_address)]
 
 
-class _Message(BaseModel):
+class _ClientMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class ClientRequest(_Message):
+class ClientRequest(_ClientMessage):
     """What a client host is started with. ``dballoc``: the version that asks; ``experiment``: TOML;
     ``server``: the address of the only host that it may load; ``shares_kernel``: whether that host
     has the same kernel; ``lease``, ``workload_files``: as of
@@ -71,7 +71,7 @@ class ClientRequest(_Message):
             ) from None
 
 
-class LoadRequested(_Message):
+class LoadRequested(_ClientMessage):
     """A load is to begin. ``seconds`` 0: until it ends by itself; ``port``: where the server
     listens; ``password``: of its account for loads, encrypted for this client host, base64;
     ``certificates``: the files for an encrypted connection, PEM, which open nothing without it.
@@ -88,14 +88,14 @@ class LoadRequested(_Message):
     certificates: dict[_CertificateName, _Pem] = {}
 
 
-class LoadStopped(_Message):
+class LoadStopped(_ClientMessage):
     """A load is to end at once."""
 
     kind: Literal["stop load"] = "stop load"
     number: _Number
 
 
-class ClientReady(_Message):
+class ClientReady(_ClientMessage):
     """The client host can begin. ``key``: with which passwords are encrypted for it, PEM;
     ``sysbench``: the version of its own.
     """
@@ -105,7 +105,7 @@ class ClientReady(_Message):
     sysbench: _Text
 
 
-class ClientFigures(_Message):
+class ClientFigures(_ClientMessage):
     """What the client host did during a load. ``seconds``: from its first report to its last
     (:mod:`dballoc.hosts.client.client_readings`); ``cpu``: CPU seconds of the client itself;
     ``cpus``: those that it may use, by its affinity and its cgroups' quota; ``busy``: the share of
@@ -126,7 +126,7 @@ class ClientFigures(_Message):
     round_trip: _Seconds
 
 
-class LoadFinished(_Message):
+class LoadFinished(_ClientMessage):
     """A load has ended. ``status``: of the client, negative for a signal; ``user``, ``system``: its
     CPU seconds; ``printed``, ``reports``: the texts that it wrote; ``ahead``: seconds by which the
     Unix time of the server's host is ahead of the CLOCK_MONOTONIC of the client's. The last two are

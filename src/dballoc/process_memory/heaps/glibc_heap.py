@@ -185,7 +185,7 @@ def _find_heaps(
     memory: Memory, mappings: Sequence[MemoryMapping]
 ) -> dict[int, list[MemoryMapping]]:
     """Return the heaps of every arena but the main one, by the arena's address. ``mappings``: as
-    :func:`split` returns them.
+    :func:`split_off_heaps` returns them.
     """
     heaps: dict[int, list[MemoryMapping]] = {}
     for mapping in mappings:
@@ -677,7 +677,7 @@ def _find_arena_ring(
 
 def find_arenas(memory: Memory, mappings: Sequence[MemoryMapping], libc: str) -> set[int]:
     """Return the addresses of all arenas, each of which begins with its mutex; none if they are not
-    found. ``mappings``: as :func:`split` returns them. No chunk is read.
+    found. ``mappings``: as :func:`split_off_heaps` returns them. No chunk is read.
     """
     brk = next((m for m in mappings if m.path == "[heap]"), None)
     ring, _ = _find_arena_ring(memory, mappings, libc, brk, list(_find_heaps(memory, mappings)))

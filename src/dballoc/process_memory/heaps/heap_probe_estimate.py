@@ -34,7 +34,7 @@ AskProbe = Callable[[ProcessSnapshot], ProbeEstimate | None]
 
 
 def ask_no_probe(snapshot: ProcessSnapshot) -> None:
-    """Return None: a :data:`Sample` for a process whose probe is not to be asked."""
+    """Return None: the sample of a process whose probe is not to be asked."""
     del snapshot
 
 

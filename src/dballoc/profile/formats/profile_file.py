@@ -82,7 +82,7 @@ def pack_profile(profile: Profile) -> bytes:
 
 
 def load_profile(path: Path, below: Path | None = None) -> Profile:
-    """Read a profile that :func:`save` wrote. UsageError, in one line, if the file is missing or
+    """Read a profile that :func:`save_profile` wrote. Raises UsageError if the file is missing or
     something else. ``below``: as in :func:`dballoc.readers.open_file`.
     """
     try:

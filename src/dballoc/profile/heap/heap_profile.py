@@ -220,7 +220,7 @@ def rank_functions_by_time(
 ) -> list[TimeSpent]:
     """The dominant functions by their time in malloc and free, stalls included, the most first.
     ``dominant_frames``: of each stack, by
-    :func:`dominant`.
+    :func:`find_dominant_frame`.
     """
     seconds: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for number, times in estimate_times(snapshot).items():
@@ -244,7 +244,7 @@ def find_dominant_frame(stack: Sequence[Frame], wrappers: Sequence[str]) -> Fram
 
 def rank_functions(snapshot: Snapshot, dominant_frames: Mapping[int, Frame]) -> list[HeapRow]:
     """The dominant functions, the most alive first. ``dominant_frames``: of each stack, by
-    :func:`dominant`.
+    :func:`find_dominant_frame`.
     """
     live: dict[tuple[str, str], Estimate] = defaultdict(Estimate)
     allocated: dict[tuple[str, str], float] = defaultdict(float)

@@ -1,1 +1,1 @@
-"""The charts: one file per subject, and what they look like in :mod:`theme`."""
+"""The charts, one file per subject; :mod:`dballoc.webpage.chart_theme` has their colours."""

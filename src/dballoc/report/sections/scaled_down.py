@@ -12,7 +12,7 @@ from dballoc.numbers import listing
 
 def list_scaling_notes(campaign: Campaign) -> list[str]:
     """Return sentences on scaling and stand-ins; none for a campaign at full scale with all it asks
-    for. What a post states is left out: the note on the post has it (:mod:`..wording.post_note`).
+    for. What a post states is left out: it is in :mod:`dballoc.report.wording.post_note`.
     """
     return [
         *_describe_scaling(campaign),

@@ -1,4 +1,4 @@
-"""What must hold of a trace so that it can be replayed and counted: see :class:`Trace`. Pure."""
+"""Check that a trace can be replayed and counted: see :mod:`dballoc.trace.model`. Pure."""
 
 import numpy as np
 from numpy.typing import NDArray
