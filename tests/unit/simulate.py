@@ -10,7 +10,7 @@ Everything is in logarithms: 0.02 is 2 %.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,8 +29,9 @@ from dballoc.analysis.decisions.sequential_test import (
 from dballoc.analysis.decisions.stopping_rule import all_decided
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
 from dballoc.analysis.statistics.duet_estimates import Estimate
-from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline, compute_ratio
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.analysis.tables.values import Values
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 
@@ -38,6 +39,16 @@ Floats = NDArray[np.float64]
 Times = NDArray[np.int64]
 
 BASELINE = "glibc"
+
+
+def list_logs(places: Mapping[tuple[int, str], float], of: str = "V") -> list[float]:
+    """Return one ln ratio a block as the project takes it, from values by block and role."""
+    logs: dict[str, dict[tuple[int, str], float]] = {"V": {}, BASELINE: {}}
+    for place, value in places.items():
+        logs["V" if place[1] == "V" else BASELINE][place] = math.log(value)
+    return Values(logs=logs, baseline=BASELINE, roles=("A1", "A2")).list_ratios(of, BASELINE)
+
+
 TPS, PEAK, IDLE = map(make_metric, ("tps:w", "rss_peak", "rss_idle"))
 METRICS = (TPS, PEAK, IDLE)
 
@@ -289,7 +300,7 @@ def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Co
                     Comparison(
                         name,
                         metric,
-                        compute_ratio(compute_logs_to_baseline(places), procedure.confidence),
+                        compute_ratio(list_logs(places), procedure.confidence),
                     )
                 )
         said.append(

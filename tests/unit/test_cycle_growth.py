@@ -55,7 +55,7 @@ def test_what_a_malloc_takes_to_reach_its_size_is_no_growth() -> None:
         cycles,
         ["c", "b", "a", "absent"],
     )
-    slopes = {g.variant: (g.slope, g.low, g.high) for g in growths}
+    slopes = {g.variant: (g.slope, *g.interval) for g in growths}
     assert list(slopes) == ["c", "b", "a"]
     assert slopes["a"] == (0, 0, 0)
     assert slopes["b"] == pytest.approx((3, 3, 3))
@@ -70,7 +70,7 @@ def test_the_interval_is_students_over_the_replays() -> None:
     [growth] = measure_growth(make_ends({"a": replays}), cycles, ["a"])
     # Mean 2, standard deviation 1, t of 0.975 with 2 degrees of freedom.
     assert growth.slope == pytest.approx(2)
-    assert growth.high - growth.slope == pytest.approx(4.302653 / 3**0.5, rel=1e-5)
+    assert growth.interval.high - growth.slope == pytest.approx(4.302653 / 3**0.5, rel=1e-5)
 
 
 @settings(max_examples=50)

@@ -6,12 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from simulate import BASELINE, list_logs
 
-from dballoc.analysis.statistics.ratio_interval import (
-    compute_logs_between_baselines,
-    compute_logs_to_baseline,
-    compute_ratio,
-)
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
 
 logs = st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=40)
 
@@ -62,9 +59,7 @@ def test_what_a_whole_block_shares_cancels(effect: float, drift: float, more: fl
         (2, "A2"): more,
         (2, "V"): more * effect,
     }
-    assert all(
-        math.isclose(math.exp(d), effect, rel_tol=1e-9) for d in compute_logs_to_baseline(values)
-    )
+    assert all(math.isclose(math.exp(d), effect, rel_tol=1e-9) for d in list_logs(values))
 
 
 def test_a_block_that_lacks_one_is_left_out() -> None:
@@ -77,8 +72,8 @@ def test_a_block_that_lacks_one_is_left_out() -> None:
         (3, "A1"): 2.0,
         (3, "A2"): 4.0,
     }
-    assert compute_logs_to_baseline(values) == [math.log(2)]
-    assert compute_logs_between_baselines(values) == [0.0, math.log(2)]
+    assert list_logs(values) == [math.log(2)]
+    assert list_logs(values, BASELINE) == [0.0, math.log(2)]
 
 
 def test_detectable_shrinks_with_blocks() -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulate import (
+    BASELINE,
     Floats,
     Host,
     Judged,
@@ -25,6 +26,7 @@ from simulate import (
     experiment,
     intervals,
     judge_all,
+    list_logs,
     logs,
     logs_of_floor,
     one_after_another,
@@ -37,11 +39,7 @@ from simulate import (
 )
 
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
-from dballoc.analysis.statistics.ratio_interval import (
-    compute_logs_between_baselines,
-    compute_logs_to_baseline,
-    compute_ratio,
-)
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
 
 NOISY = Host(luck=0.02, trend=0.10, walk=0.005, steps=2)
 # On a host as quiet as this, campaigns are decided at every look, so that the stop rule has
@@ -152,8 +150,8 @@ def test_as_the_project_takes_ratios(
     }
     arrays = np.log(np.array(values)).T
     for mine, theirs in (
-        (logs(arrays)[0], compute_logs_to_baseline(places)),
-        (logs_of_floor(arrays), compute_logs_between_baselines(places)),
+        (logs(arrays)[0], list_logs(places)),
+        (logs_of_floor(arrays), list_logs(places, BASELINE)),
     ):
         assert mine == pytest.approx(theirs, rel=1e-12, abs=1e-12)
         found = compute_ratio(theirs, confidence)

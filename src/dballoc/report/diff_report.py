@@ -15,14 +15,8 @@ from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.replay.replay_facts import read_replay_facts
-from dballoc.analysis.statistics.ratio_interval import UnpairedRatio
-from dballoc.analysis.tables.campaign_diff import (
-    CampaignDiff,
-    ConditionCheck,
-    DiffFigure,
-    FigureCheck,
-)
-from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE, UnpairedRatio
+from dballoc.analysis.tables.campaign_diff import CampaignDiff, DiffFigure, FigureCheck, ConditionCheck
 from dballoc.document.model import Section, Table
 from dballoc.experiment.designs import Design
 from dballoc.numbers import NOTHING, count, listing, percent
@@ -214,7 +208,7 @@ def make_diff_sections(
         if metric.question
     ]
     if rest := [m for m in between.metrics if not m.question]:
-        title = f"Descriptive, {percent(CONFIDENCE, 0)} intervals, {between.judged}"
+        title = f"Descriptive, {percent(DESCRIPTIVE_CONFIDENCE, 0)} intervals, {between.judged}"
         descriptive = _tabulate_descriptive(between, rest)
         sections.append(Section(key="descriptive", title=title, tables=[descriptive]))
     if between.figures:

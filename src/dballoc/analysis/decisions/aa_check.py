@@ -24,9 +24,8 @@ from dballoc.analysis.statistics.detectable_difference import (
     compute_need,
     pool_scatter,
 )
-from dballoc.analysis.statistics.ratio_interval import count_common_freedom
+from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE, count_common_freedom
 from dballoc.analysis.tables.baseline_comparison import (
-    DESCRIPTIVE_CONFIDENCE,
     Comparison,
     Comparisons,
     compare_with_baseline,

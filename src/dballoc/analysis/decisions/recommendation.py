@@ -19,7 +19,6 @@ from dballoc.analysis.measures import CONDITIONS, Metric
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import (
-    DESCRIPTIVE_CONFIDENCE,
     Comparison,
     Comparisons,
     select_judged_blocks,
@@ -177,7 +176,7 @@ def _collect_bounds(
         metric = Metric(measure=measure, workload=workload, threads=top)
         values = read_values(campaign, metric)
         for name in others:
-            if ratio := compare(values, name, baseline, DESCRIPTIVE_CONFIDENCE):
+            if ratio := compare(values, name, baseline):
                 yield name, _make_bound(constraint, metric, ratio, primary=False)
 
 

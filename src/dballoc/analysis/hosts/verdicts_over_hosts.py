@@ -18,9 +18,8 @@ from dballoc.analysis.statistics.mean_over_hosts import (
     MeanOverHosts,
     compute_mean_over_hosts,
 )
-from dballoc.analysis.statistics.ratio_interval import Ratio, compute_ratio
+from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE, Ratio, compute_ratio
 from dballoc.analysis.tables.baseline_comparison import (
-    DESCRIPTIVE_CONFIDENCE,
     Comparisons,
     collect_logs,
     compare_with_baseline,
@@ -150,7 +149,7 @@ def _average_kinds(logs: Mapping[PooledHost, Sequence[float]]) -> dict[str, Mean
         kind: compute_mean_over_hosts(of_kind, DESCRIPTIVE_CONFIDENCE, fewest=2)
         if len(of_kind) > 1
         else MeanOverHosts(
-            **vars(compute_ratio(of_kind[0], DESCRIPTIVE_CONFIDENCE)),
+            **vars(compute_ratio(of_kind[0])),
             hosts=1,
             between=None,
             next_host=None,
@@ -169,7 +168,7 @@ def _describe_hosts(
     return tuple(
         HostFigure(
             host=host,
-            ratio=compute_ratio(of_host, DESCRIPTIVE_CONFIDENCE),
+            ratio=compute_ratio(of_host),
             among_all=compute_ratio(of_host, shared),
             verdicts=tuple(_find_verdict(c, variant, metric) for c in comparisons[host]),
         )

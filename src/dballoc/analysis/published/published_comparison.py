@@ -24,7 +24,6 @@ from dballoc.analysis.published.measured_figures import Blocks, MeasuredFigures,
 from dballoc.analysis.published.published_figures import Published, PublishedFigure, PublishedTable
 from dballoc.analysis.statistics.ratio_interval import Interval, Ratio, compute_ratio
 from dballoc.analysis.tables import level_curves
-from dballoc.analysis.tables.level_curves import CONFIDENCE
 
 # Single runs of the same server differ by this.
 BAND = 0.02
@@ -276,7 +275,7 @@ def _compare_pair(group: str, earlier: _Member, later: _Member) -> Pair:
 
 def _compute_ratio(first: Blocks, second: Blocks) -> Ratio | None:
     logs = compute_log_ratios(first, second)
-    return compute_ratio(logs, CONFIDENCE) if logs else None
+    return compute_ratio(logs) if logs else None
 
 
 def _is_same_collapse(first: tuple[int, int] | None, second: tuple[int, int] | None) -> bool:

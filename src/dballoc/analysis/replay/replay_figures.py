@@ -21,6 +21,11 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.measures import IDLE, PEAK
 from dballoc.analysis.replay.replay_facts import RecordedMark, ReplayFacts
+from dballoc.analysis.statistics.ratio_interval import (
+    DESCRIPTIVE_CONFIDENCE,
+    Interval,
+    compute_variance,
+)
 from dballoc.distributions import compute_t_quantile
 
 # Below this share of the highest live bytes heap ÷ live says nothing: a program begins or ends.
@@ -211,7 +216,6 @@ def _average_marks(campaign: Campaign, variant: str) -> dict[int, tuple[float, f
     return {mark: (heap, live) for mark, heap, live in means.iter_rows()}
 
 
-CONFIDENCE = 0.95
 # With fewer ends of cycles there is no slope worth the name.
 _FEWEST_CYCLES = 5
 _NUMBERED = re.compile(r"(?P<name>.*\S) (?P<number>\d{1,9})/(?P<count>\d{1,9})")
@@ -232,21 +236,15 @@ class Cycles:
 
 @dataclass(frozen=True, kw_only=True)
 class HeapGrowth:
-    """A variant's heap from cycle to cycle: ``slope`` in bytes a cycle, with its interval, infinite
-    where fewer than two of its ``replays`` went to their end; ``heap``: at the last end, bytes.
+    """A variant's heap from cycle to cycle: ``slope`` in bytes a cycle, with its interval,
+    None where fewer than two of its ``replays`` went to their end; ``heap``: at the last end, bytes.
     """
 
     variant: str
     slope: float
-    low: float
-    high: float
+    interval: Interval | None
     heap: float
     replays: int
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether there is an interval."""
-        return self.replays > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,13 +325,13 @@ def measure_growth(ends: pl.DataFrame, cycles: Cycles, variants: Sequence[str]) 
 def _make_growth(variant: str, slopes: list[float], heap: float) -> HeapGrowth:
     count = len(slopes)
     mean = math.fsum(slopes) / count
-    half = math.inf
+    interval = None
     if count > 1:
-        variance = math.fsum((slope - mean) ** 2 for slope in slopes) / (count - 1)
-        half = compute_t_quantile(count - 1, (1 + CONFIDENCE) / 2) * math.sqrt(variance / count)
-    return HeapGrowth(
-        variant=variant, slope=mean, low=mean - half, high=mean + half, heap=heap, replays=count
-    )
+        variance = compute_variance(slopes).value
+        quantile = compute_t_quantile(count - 1, (1 + DESCRIPTIVE_CONFIDENCE) / 2)
+        half = quantile * math.sqrt(variance / count)
+        interval = Interval(mean - half, mean + half)
+    return HeapGrowth(variant=variant, slope=mean, interval=interval, heap=heap, replays=count)
 
 
 def _compute_slope(times: Sequence[float], values: Sequence[float]) -> float:

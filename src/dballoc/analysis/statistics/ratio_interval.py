@@ -85,6 +85,9 @@ def moderate_variances(variances: Mapping[Name, Variance], error: float) -> dict
     return moderated
 
 
+# The level of intervals that are no part of a verdict.
+DESCRIPTIVE_CONFIDENCE = 0.95
+
 # The logarithm of the largest number.
 _MOST = math.log(sys.float_info.max)
 
@@ -166,7 +169,9 @@ def compute_variance(logs: Sequence[float]) -> Variance:
 
 
 def compute_ratio(
-    logs: Sequence[float], confidence: float, variance: Variance | None = None
+    logs: Sequence[float],
+    confidence: float = DESCRIPTIVE_CONFIDENCE,
+    variance: Variance | None = None,
 ) -> Ratio:
     """Compute exp(mean) and its t interval from one ln ratio per block. ``variance``: the moderated
     one, instead of that of the blocks. ValueError without any block.
@@ -238,28 +243,3 @@ def exp_clamped(log: float) -> float:
     if log >= _MOST:
         return sys.float_info.max
     return math.exp(max(log, -_MOST))
-
-
-def compute_logs_to_baseline(
-    values: Mapping[tuple[int, str], float], roles: tuple[str, str] = ("A1", "A2")
-) -> list[float]:
-    """Return one ln ratio per block: ln(V) − mean ln(A1, A2). ``values`` by (block, role); a block
-    that lacks one of the roles is left out.
-    """
-    first, second = roles
-    blocks = sorted({block for block, _ in values})
-    return [
-        math.log(values[b, "V"]) - (math.log(values[b, first]) + math.log(values[b, second])) / 2
-        for b in blocks
-        if all(values.get((b, role), 0) > 0 for role in ("V", first, second))
-    ]
-
-
-def compute_logs_between_baselines(values: Mapping[tuple[int, str], float]) -> list[float]:
-    """Return one ln(A2 ÷ A1) per block: the A/A floor."""
-    blocks = sorted({block for block, _ in values})
-    return [
-        math.log(values[b, "A2"]) - math.log(values[b, "A1"])
-        for b in blocks
-        if all(values.get((b, role), 0) > 0 for role in ("A1", "A2"))
-    ]

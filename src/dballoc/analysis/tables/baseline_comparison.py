@@ -19,6 +19,7 @@ from dballoc.analysis.decisions.sequential_test import (
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.measures import CPU, IDLE, PEAK, Metric
 from dballoc.analysis.statistics.ratio_interval import (
+    DESCRIPTIVE_CONFIDENCE,
     Ratio,
     Variance,
     compute_ratio,
@@ -29,9 +30,6 @@ from dballoc.analysis.tables.values import read_values
 from dballoc.experiment.designs import Design
 from dballoc.store.campaign_facts import FINALISTS_ELSEWHERE
 from dballoc.store.results import HOST_LOST
-
-# The level of intervals that are no part of a verdict.
-DESCRIPTIVE_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -67,6 +65,11 @@ class Comparisons:
     floor: list[Comparison]
     faulty: dict[str, tuple[int, int]]
     descriptive: list[Comparison] = field(default_factory=list)
+
+    @property
+    def baseline(self) -> str:
+        """The variant that the others are compared with."""
+        return self.floor[0].variant
 
     def confidence(self, metric: Metric) -> float:
         """Return the level of a metric's intervals."""
@@ -239,7 +242,7 @@ def _describe_in_metric(campaign: Campaign, metric: Metric) -> list[Comparison]:
         Comparison(
             name,
             metric,
-            compute_ratio(logs[name], DESCRIPTIVE_CONFIDENCE) if logs.get(name) else None,
+            compute_ratio(logs[name]) if logs.get(name) else None,
             judged=False,
         )
         for name in campaign.names

@@ -37,8 +37,12 @@ from dballoc.analysis.decisions.sequential_test import (
 )
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.measures import CONDITIONS, IDLE, Measure, Metric
-from dballoc.analysis.statistics.ratio_interval import UnpairedRatio, compute_unpaired_ratio
-from dballoc.analysis.tables import baseline_comparison, level_curves
+from dballoc.analysis.statistics.ratio_interval import (
+    DESCRIPTIVE_CONFIDENCE,
+    UnpairedRatio,
+    compute_unpaired_ratio,
+)
+from dballoc.analysis.tables import baseline_comparison
 from dballoc.analysis.tables.values import Values, read_values
 from dballoc.experiment.designs import Design
 
@@ -209,7 +213,7 @@ def compare_campaigns(
         pairing=pairing,
         judged=judged,
         why=why,
-        confidence=max(levels.values(), default=level_curves.CONFIDENCE),
+        confidence=max(levels.values(), default=DESCRIPTIVE_CONFIDENCE),
         metrics=metrics,
         figures=figures,
         moved=moved,
@@ -245,7 +249,7 @@ def _list_levels(
     return {
         m: 1 - errors[m.measure.name] * math.prod(find_look_share(p, m.design) for p in procedures)
         if m.question
-        else level_curves.CONFIDENCE
+        else DESCRIPTIVE_CONFIDENCE
         for m in metrics
     }
 

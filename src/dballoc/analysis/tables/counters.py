@@ -8,7 +8,6 @@ from dataclasses import replace
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.analysis.tables.values import (
     Values,
     collect_duet_values,
@@ -128,5 +127,5 @@ def _compare_with_baseline(
     values: Values, name: str
 ) -> tuple[float | None, float | None, float | None, int]:
     """Return (ratio, low, high, blocks)."""
-    ratio = compare(values, name, values.baseline, CONFIDENCE)
+    ratio = compare(values, name, values.baseline)
     return (*ratio.figures, ratio.blocks) if ratio else (None, None, None, 0)

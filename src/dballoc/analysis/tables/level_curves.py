@@ -14,7 +14,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.measures import CPU, OF_LEVEL, PEAK, THROUGHPUT, Metric
-from dballoc.analysis.statistics.ratio_interval import compute_ratio
+from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE, compute_ratio
 from dballoc.analysis.tables.values import compare, read_values, subtract_blocks
 from dballoc.distributions import compute_t_quantile
 from dballoc.experiment.designs import Design
@@ -59,9 +59,6 @@ def find_collapse(throughput: Mapping[int, float]) -> tuple[int, int] | None:
     return None if fell is None else (max(n for n in throughput if n < fell), fell)
 
 
-# Descriptive intervals, outside the declared family, are plain 95 % ones.
-CONFIDENCE = 0.95
-
 _PLACE = ("variant", "workload", "threads")
 
 
@@ -79,7 +76,7 @@ def average_levels(campaign: Campaign) -> pl.DataFrame:
         .agg(mean=pl.col("value").mean(), deviation=pl.col("value").std(), n=pl.len())
     )
     half = [
-        compute_t_quantile(n - 1, (1 + CONFIDENCE) / 2) * deviation / math.sqrt(n)
+        compute_t_quantile(n - 1, (1 + DESCRIPTIVE_CONFIDENCE) / 2) * deviation / math.sqrt(n)
         if n > 1
         else None
         for deviation, n in rows.select("deviation", "n").iter_rows()
@@ -117,7 +114,7 @@ def compute_relative_levels(campaign: Campaign, name: str = "qps") -> pl.DataFra
             metric = Metric(measure=OF_LEVEL[name], workload=workload, threads=threads)
             values = read_values(campaign, metric)
             for variant in others:
-                if r := compare(values, variant, baseline, CONFIDENCE):
+                if r := compare(values, variant, baseline):
                     rows.append((variant, workload, threads, *r.figures, r.blocks))
     return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -284,7 +281,7 @@ def compare_all_pairs(campaign: Campaign) -> pl.DataFrame:
         for first, second in combinations(campaign.names, 2):
             logs = subtract_blocks(values.average_blocks(first), values.average_blocks(second))
             if logs:
-                r = compute_ratio(logs, CONFIDENCE)
+                r = compute_ratio(logs)
                 place = (first, second, metric.measure.name, metric.workload)
                 rows.append((*place, *r.figures, r.blocks))
     return pl.DataFrame(rows, schema=_PAIRS, orient="row")

@@ -10,7 +10,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.measures import IDLE, Metric
 from dballoc.analysis.statistics.duet_estimates import Estimate, Piece, compute_block_log
-from dballoc.analysis.statistics.ratio_interval import Ratio, Variance, compute_ratio
+from dballoc.analysis.statistics.ratio_interval import Ratio, compute_ratio
 
 
 def read_declared_estimate(campaign: Campaign) -> Estimate:
@@ -146,12 +146,10 @@ def compare(
     values: Values,
     variant: str,
     baseline: str,
-    confidence: float,
-    variance: Variance | None = None,
 ) -> Ratio | None:
-    """Return variant ÷ baseline; None where no block has both. ``variance``: the moderated one."""
+    """Return variant ÷ baseline with a plain interval; None where no block has both."""
     logs = values.list_ratios(variant, baseline)
-    return compute_ratio(logs, confidence, variance) if logs else None
+    return compute_ratio(logs) if logs else None
 
 
 def subtract_blocks(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:

@@ -29,8 +29,8 @@ from dballoc.document.charts import (
 )
 from dballoc.document.model import Figure
 from dballoc.numbers import percent
-from dballoc.report.wording.answer import describe_verdict, format_comparison
-from dballoc.report.wording.ratios_as_text import format_ratio
+from dballoc.report.wording.answer import describe_verdict
+from dballoc.report.wording.ratios_as_text import format_ratio, show_ratio
 
 # An interval is cut here: one from two blocks may span many powers of ten.
 CUT = (0.5, 2.0)
@@ -139,7 +139,7 @@ def _make_row(comparison: Comparison, comparisons: Comparisons, label: str) -> d
     return {
         "variant": comparison.variant, "row": label, "ratio": ratio.estimate,
         "low": ratio.low, "high": ratio.high,
-        "words": format_comparison(comparison),
+        "words": show_ratio(comparison.ratio),
         "verdict": describe_verdict(comparison, comparisons),
     }  # fmt: skip
 

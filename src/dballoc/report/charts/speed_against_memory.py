@@ -48,7 +48,7 @@ def draw_speed_against_memory(
     workload; what costs less is drawn as faster.
     """
     peak = next(m for m in comparisons.metrics if m.question == "memory")
-    baseline = comparisons.floor[0].variant
+    baseline = comparisons.baseline
     rows = _make_rows(comparisons, metric, peak, variants.names)
     ends_x, ends_y = (compute_ratio_range(_select_axis(rows, axis)) for axis in "xy")
     speed_title = "throughput" if metric.better == "higher" else "transactions per CPU second"
@@ -80,7 +80,7 @@ def _make_rows(
     comparisons: Comparisons, metric: Metric, peak: Metric, names: list[str]
 ) -> list[dict[str, Any]]:
     """Return a row for the baseline and for each variant that has both ratios."""
-    baseline = comparisons.floor[0].variant
+    baseline = comparisons.baseline
     rows: list[dict[str, Any]] = [
         {
             "variant": baseline,

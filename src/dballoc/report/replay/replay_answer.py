@@ -3,6 +3,7 @@ the replay was from the recorded process. Pure.
 """
 
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import polars as pl
 
@@ -10,17 +11,12 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.analysis.measures import PEAK
 from dballoc.analysis.replay.replay_facts import ReplayFacts
-from dballoc.analysis.replay.replay_figures import (
-    CONFIDENCE,
-    CycleGrowth,
-    Cycles,
-    Fidelity,
-    HeapGrowth,
-)
+from dballoc.analysis.replay.replay_figures import CycleGrowth, Cycles, Fidelity, HeapGrowth
+from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.document.charts import Variants, draw, make_axis, make_chart, make_tips
-from dballoc.document.model import Answer, Figure, Section, Table
-from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
+from dballoc.document.model import Answer, Column, Figure, Section, Table, tabulate
+from dballoc.numbers import count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.wording.answer import Progress, describe_verdict, measure_progress
 from dballoc.report.wording.answer_table import make_answer_table
 from dballoc.report.wording.ending import compose_headline, explain_ending
@@ -31,18 +27,22 @@ _HEIGHT = 280
 
 def describe_growth(growth: CycleGrowth) -> str:
     """Return one sentence on which mallocs creep, and how far the others might at most."""
-    growths, cycles = growth.growths, growth.cycles
-    shown = [f"{g.variant} creeps by {_format_slope(g)}" for g in growths if _creeps(g)]
-    shown += [f"{g.variant} shrinks by {_format_slope(g)}" for g in growths if _shrinks(g)]
-    rest = [g for g in growths if g.has_interval and not _creeps(g) and not _shrinks(g)]
-    shown += [f"{g.variant} is not seen to creep, at most {_format(g.high)}" for g in rest]
-    shown += [
-        f"{g.variant} changes by {_format(g.slope)} in its one replay"
-        for g in growths
-        if not g.has_interval
-    ]
+    cycles = growth.cycles
+    shown = [words for _, words in sorted(map(_describe_creep, growth.growths), key=itemgetter(0))]
     cycle = count(len(cycles.marks), cycles.name)
     return f"From one {cycles.name} to the next, of {cycle}: {'; '.join(shown)}."
+
+
+def _describe_creep(growth: Growth) -> tuple[int, str]:
+    """Return what is shown of a malloc, behind its place among the others."""
+    if growth.interval is None:
+        return 3, f"{growth.variant} changes by {_format(growth.slope)} in its one replay"
+    low, high = growth.interval
+    if low <= 0 <= high:
+        return 2, f"{growth.variant} is not seen to creep, at most {_format(high)}"
+    slope, *ends = map(with_unit, (abs(growth.slope), *sorted(map(abs, growth.interval))))
+    verb = "creeps" if low > 0 else "shrinks"
+    return low <= 0, f"{growth.variant} {verb} by {slope} [{', '.join(ends)}]"
 
 
 def make_growth_section(growth: CycleGrowth, facts: ReplayFacts) -> Section:
@@ -66,50 +66,30 @@ def _list_reservations(facts: ReplayFacts) -> list[str]:
     ]
 
 
-def _creeps(growth: HeapGrowth) -> bool:
-    return growth.has_interval and growth.low > 0
-
-
-def _shrinks(growth: HeapGrowth) -> bool:
-    return growth.has_interval and growth.high < 0
-
-
 def _format(size: float) -> str:
     """Format bytes that may be negative."""
     return f"−{with_unit(-size)}" if size < 0 else with_unit(max(0.0, size))
 
 
-def _format_slope(growth: HeapGrowth) -> str:
-    low, high = sorted((abs(growth.low), abs(growth.high)))
-    return f"{with_unit(abs(growth.slope))} [{with_unit(low)}, {with_unit(high)}]"
-
-
 def _tabulate_growth(growths: list[HeapGrowth], cycles: Cycles) -> Table:
-    rows = [
-        [
-            g.variant,
-            mebibytes(g.heap),
-            _format(g.slope),
-            f"[{_format(g.low)}, {_format(g.high)}]" if g.has_interval else NOTHING,
-            str(g.replays),
-        ]
-        for g in growths
-    ]
     name = cycles.name
-    return Table(
-        title="HeapGrowth",
-        columns=[
-            "variant", f"heap after the last {name} but one, MiB", f"growth a {name}",
-            f"{percent(CONFIDENCE, 0)} interval", "replays",
-        ],
-        rows=rows,
-        words=("variant",),
-        caption=(
-            f"The heap at the end of each {name}, when the next begins, from {name} "
-            f"{cycles.settled} on: the least-squares slope of each replay, their mean, and "
-            "Student's interval over the replays. It speaks of this trace alone."
+    columns = (
+        Column("variant"),
+        Column(f"heap after the last {name} but one, MiB", "heap", mebibytes),
+        Column(f"growth a {name}", "slope", _format),
+        Column(
+            f"{percent(DESCRIPTIVE_CONFIDENCE, 0)} interval",
+            "interval",
+            lambda ends: f"[{', '.join(map(_format, ends))}]",
         ),
-    )  # fmt: skip
+        Column("replays"),
+    )
+    caption = (
+        f"The heap at the end of each {name}, when the next begins, from {name} "
+        f"{cycles.settled} on: the least-squares slope of each replay, their mean, and "
+        "Student's interval over the replays. It speaks of this trace alone."
+    )
+    return tabulate("Growth", columns, growths, caption=caption)
 
 
 def _draw_growth(growths: list[HeapGrowth], ends: pl.DataFrame, cycles: Cycles) -> Figure:
@@ -261,7 +241,7 @@ def _make_table(comparisons: Comparisons, recommendation: Recommendation) -> Tab
     table = make_answer_table(comparisons, recommendation)
     if table is None:
         return None
-    baseline = comparisons.floor[0].variant
+    baseline = comparisons.baseline
     return replace(
         table,
         caption=(

@@ -9,7 +9,6 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
 from dballoc.analysis.tables import values
 from dballoc.analysis.tables.baseline_comparison import Comparisons
-from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.document.charts import (
     Rows,
     Variants,
@@ -182,7 +181,7 @@ def _format_ratio(rows: pl.DataFrame, sign: int = 1) -> str:
     logs = [sign * log for log in rows["log"]]
     if not logs:
         return NOTHING
-    r = compute_ratio(logs, CONFIDENCE)
+    r = compute_ratio(logs)
     return format_ratio(r.estimate, r.low, r.high)
 
 

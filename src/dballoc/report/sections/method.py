@@ -14,8 +14,12 @@ from dballoc.analysis.decisions.sequential_test import (
     Procedure,
 )
 from dballoc.analysis.statistics.detectable_difference import POWER
-from dballoc.analysis.statistics.ratio_interval import GUARD, count_common_freedom
-from dballoc.analysis.tables.level_curves import COLLAPSE_SHARE, CONFIDENCE
+from dballoc.analysis.statistics.ratio_interval import (
+    DESCRIPTIVE_CONFIDENCE,
+    GUARD,
+    count_common_freedom,
+)
+from dballoc.analysis.tables.level_curves import COLLAPSE_SHARE
 from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import USUAL_DISCARD
@@ -95,7 +99,7 @@ def _describe_error(procedures: dict[str, Procedure]) -> str:
         f"block, {percent(END_SHARE, 0)} of it by the planned end, the rest by extensions: "
         f"{'; '.join(looks)}. Between two looks, the intervals and verdicts of the last one stand. "
         f"{_describe_moderation(shares)}Everything else, idle RSS included, is descriptive, with "
-        f"plain {percent(CONFIDENCE, 0)} intervals."
+        f"plain {percent(DESCRIPTIVE_CONFIDENCE, 0)} intervals."
     )
 
 

@@ -12,21 +12,22 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.measures import CHANGES, OF_LEVEL, PEAK
+from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE
 from dballoc.analysis.tables import level_curves, trial_tables
 from dballoc.analysis.tables.baseline_comparison import (
-    DESCRIPTIVE_CONFIDENCE,
     Comparison,
     Comparisons,
 )
 from dballoc.document.model import Column, Table, tabulate
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
-from dballoc.report.wording.answer import describe_verdict, format_comparison
+from dballoc.report.wording.answer import describe_verdict
 from dballoc.report.wording.compose_answer import describe_levels
 from dballoc.report.wording.ratios_as_text import (
     describe_exit,
     format_change,
     format_mean,
     format_ratio,
+    show_ratio,
 )
 
 # A table of more columns than this is turned round.
@@ -43,11 +44,11 @@ def tabulate_verdicts(comparisons: Comparisons, levels: str = "") -> Table:
     for name in names:
         judged = [comparisons.find(name, m) for m in comparisons.metrics]
         rows.append(
-            [name, *(f"{format_comparison(c)}\n{describe_verdict(c, comparisons)}" for c in judged)]
+            [name, *(f"{show_ratio(c.ratio)}\n{describe_verdict(c, comparisons)}" for c in judged)]
         )
-    baseline = comparisons.floor[0].variant
+    baseline = comparisons.baseline
     rows.append(
-        [f"{baseline}, A2 ÷ A1", *(f"{format_comparison(c)}\nA/A floor" for c in comparisons.floor)]
+        [f"{baseline}, A2 ÷ A1", *(f"{show_ratio(c.ratio)}\nA/A floor" for c in comparisons.floor)]
     )
     if len(columns) > _WIDEST:
         columns, *rows = map(list, zip(columns, *rows, strict=True))
@@ -59,7 +60,7 @@ def tabulate_verdicts(comparisons: Comparisons, levels: str = "") -> Table:
     if comparisons.descriptive:
         title = comparisons.descriptive[0].metric.title
         figures = [
-            f"{c.variant if c.variant != baseline else 'A2 ÷ A1'} {format_comparison(c)}"
+            f"{c.variant if c.variant != baseline else 'A2 ÷ A1'} {show_ratio(c.ratio)}"
             for c in comparisons.descriptive
             if c.ratio
         ]
@@ -81,12 +82,12 @@ def tabulate_floor(comparisons: Comparisons) -> Table:
     faultless = replace(comparisons, faulty={})
     columns = (
         Column("metric", lambda c: c.metric.title, words=True),
-        Column("A2 ÷ A1", format_comparison),
+        Column("A2 ÷ A1", "ratio", show_ratio),
         Column("scatter of a block", format_scatter),
         Column("blocks", lambda c: c.ratio.blocks if c.ratio else 0),
         Column("what it shows", lambda c: describe_verdict(c, faultless), words=True),
     )
-    return tabulate(f"{comparisons.floor[0].variant} against itself", columns, comparisons.floor)
+    return tabulate(f"{comparisons.baseline} against itself", columns, comparisons.floor)
 
 
 # Figures with their intervals, by threads and variant.

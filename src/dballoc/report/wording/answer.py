@@ -10,7 +10,7 @@ from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.split_by_host import LostHosts, count_lost_hosts
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, declare_procedures
 from dballoc.numbers import count
-from dballoc.report.wording.ratios_as_text import format_detectable, format_ratio
+from dballoc.report.wording.ratios_as_text import format_detectable
 
 # More figures than these are counted and not listed.
 MANY = 8
@@ -108,7 +108,7 @@ def measure_progress(campaign: Campaign) -> Progress:
 
 def describe_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
     """Return the verdict as it is printed everywhere; where there can be none, why."""
-    baseline = comparisons.floor[0].variant
+    baseline = comparisons.baseline
     for name, whose in ((comparison.variant, ""), (baseline, f" of {baseline}")):
         if name in comparisons.faulty:
             return f"no verdict: {describe_faults(comparisons.faulty[name], whose)}"
@@ -127,11 +127,3 @@ def describe_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
 def describe_faults(k_of_n: tuple[int, int], whose: str = "") -> str:
     """Return ``2 of 6 trials ended in a fault``."""
     return f"{k_of_n[0]} of {k_of_n[1]} trials{whose} ended in a fault"
-
-
-def format_comparison(comparison: Comparison) -> str:
-    """Return ``0.970 [0.962, 0.978]``; without an interval from one block."""
-    ratio = comparison.ratio
-    if ratio is None:
-        return format_ratio(None)
-    return format_ratio(ratio.estimate, ratio.low, ratio.high)

@@ -9,6 +9,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.recommendation import Recommendation, judge_comparison
 from dballoc.analysis.measures import PEAK, Metric
+from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.document.model import Table
@@ -52,7 +53,7 @@ def make_answer_table(
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
     titles = _list_titles(comparisons.metrics)
     compared = any(c.ratio for c in comparisons.family)
-    if not names or not compared or comparisons.floor[0].variant in comparisons.faulty:
+    if not names or not compared or comparisons.baseline in comparisons.faulty:
         return None
     several = len({m.workload for m in comparisons.metrics if m.workload}) > 1
     judge = _make_judge(comparisons, recommendation)
@@ -64,7 +65,7 @@ def make_answer_table(
         ]
         rows.append([_format_name(name, comparisons), *cells, *_format_tail(name, tails, several)])
     floor = [
-        f"{comparisons.floor[0].variant}\nA/A floor",
+        f"{comparisons.baseline}\nA/A floor",
         *(_format_cell(comparisons.floor, key, lambda _: "", several) for key in titles),
         *([NOTHING] if tails else []),
     ]
@@ -142,7 +143,7 @@ def _compose_caption(
     comparisons: Comparisons, titles: dict[str, str], several: bool, tails: bool
 ) -> str:
     """Say what the figures are: once, below the table."""
-    baseline = comparisons.floor[0].variant
+    baseline = comparisons.baseline
     parts = [f"Ratios to {baseline}; {baseline} against itself is the A/A floor."]
     if PEAK.name in titles:
         parts.append(
@@ -156,7 +157,7 @@ def _compose_caption(
         )
     if tails:
         parts.append(
-            f"p99 at the highest level, with a plain {percent(level_curves.CONFIDENCE, 0)} "
+            f"p99 at the highest level, with a plain {percent(DESCRIPTIVE_CONFIDENCE, 0)} "
             "interval and no verdict."
         )
     return " ".join(parts)

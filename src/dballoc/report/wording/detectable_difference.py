@@ -8,8 +8,13 @@ from dballoc.analysis.statistics.detectable_difference import LEVEL, Need
 from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.document.model import Answer, Section, Table
 from dballoc.numbers import NOTHING, count, duration, listing, percent
-from dballoc.report.wording.answer import describe_faults, format_comparison
-from dballoc.report.wording.ratios_as_text import describe_ratio, format_detectable, format_reach
+from dballoc.report.wording.answer import describe_faults
+from dballoc.report.wording.ratios_as_text import (
+    describe_ratio,
+    format_detectable,
+    format_reach,
+    show_ratio,
+)
 
 # An interval from half to twice is no resolution.
 _ANYTHING = 1.0
@@ -58,7 +63,7 @@ def explain_headline(resolution: Resolution) -> str:
             f"{resolution.baseline} and {resolution.twin} are the same, and are not seen to differ."
         )
     differences = listing(
-        [f"{name_metric(m, resolution)} {format_comparison(m.twin)}" for m in resolution.differing]
+        [f"{name_metric(m, resolution)} {show_ratio(m.twin.ratio)}" for m in resolution.differing]
     )
     return (
         f"WARNING: {resolution.baseline} and {resolution.twin} are the same, and yet are seen to "
@@ -79,7 +84,7 @@ def answer_resolution(resolution: Resolution) -> Answer:
     """Return the answer in words, with a row a metric."""
     rows = [
         [
-            name_metric(m, resolution), format_comparison(m.twin), str(m.blocks),
+            name_metric(m, resolution), show_ratio(m.twin.ratio), str(m.blocks),
             percent(math.expm1(m.scatter.sd), 2) if m.scatter else NOTHING,
             f"±{format_reach(m.half_width)}" if m.half_width < _ANYTHING else NOTHING,
             format_detectable(m.detectable) if m.detectable < _ANYTHING else NOTHING,
