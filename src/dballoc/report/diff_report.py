@@ -16,7 +16,12 @@ from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE, UnpairedRatio
-from dballoc.analysis.tables.campaign_diff import CampaignDiff, DiffFigure, FigureCheck, ConditionCheck
+from dballoc.analysis.tables.campaign_diff import (
+    CampaignDiff,
+    ConditionCheck,
+    DiffFigure,
+    FigureCheck,
+)
 from dballoc.document.model import Section, Table
 from dballoc.experiment.designs import Design
 from dballoc.numbers import NOTHING, count, listing, percent

@@ -282,7 +282,7 @@ def _make_glance_section(campaign: Campaign, variants: Variants) -> Section:
     """Return the section to see first of many workloads: relative QPS, by group."""
     cells = workload_groups.collect_cells(campaign)
     figures = [
-        workload_groups.draw_relative_qps(cells, t, variants)
+        workload_groups.draw_relative_qps(campaign, cells, t, variants)
         for t in campaign.experiment.threads[-1:]
         if cells
     ]

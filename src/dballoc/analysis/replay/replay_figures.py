@@ -237,7 +237,8 @@ class Cycles:
 @dataclass(frozen=True, kw_only=True)
 class HeapGrowth:
     """A variant's heap from cycle to cycle: ``slope`` in bytes a cycle, with its interval,
-    None where fewer than two of its ``replays`` went to their end; ``heap``: at the last end, bytes.
+    None where fewer than two of its ``replays`` went to their end; ``heap``: at the last end,
+    bytes.
     """
 
     variant: str

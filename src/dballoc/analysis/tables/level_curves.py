@@ -8,7 +8,7 @@ import math
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations, takewhile
+from itertools import combinations, product, takewhile
 
 import polars as pl
 
@@ -140,28 +140,33 @@ class Collapse:
         )
 
 
+def read_curves(campaign: Campaign) -> dict[tuple[str, str], dict[int, float]]:
+    """Return mean throughput by level, of each workload and variant."""
+    curves: dict[tuple[str, str], dict[int, float]] = {}
+    rows = average_levels(campaign).filter(measure="tps")
+    for *place, threads, mean in rows.select("workload", "variant", "threads", "mean").iter_rows():
+        curves.setdefault((place[0], place[1]), {})[threads] = mean
+    return curves
+
+
 def find_collapses(campaign: Campaign) -> list[Collapse]:
     """Return every collapse, in the experiment's order."""
-    throughput = average_levels(campaign).filter(pl.col("measure") == "tps")
+    curves = read_curves(campaign)
     fallen = []
-    for name in campaign.names:
-        for workload in campaign.experiment.workloads:
-            points = throughput.filter(
-                (pl.col("workload") == workload) & (pl.col("variant") == name)
-            )
-            curve = dict(points.select("threads", "mean").iter_rows())
-            place = find_collapse(curve) if curve else None
-            if place:
-                best = max(tps for n, tps in curve.items() if n < place[1])
-                fallen.append(
-                    Collapse(
-                        variant=name,
-                        workload=workload,
-                        before=place[0],
-                        at=place[1],
-                        share=curve[place[1]] / best,
-                    )
+    for name, workload in product(campaign.names, campaign.experiment.workloads):
+        if not (curve := curves.get((workload, name))):
+            continue
+        shape = find_peak_and_collapse(curve)
+        if (at := shape.collapse_threads) is not None:
+            fallen.append(
+                Collapse(
+                    variant=name,
+                    workload=workload,
+                    before=max(n for n in curve if n < at),
+                    at=at,
+                    share=shape.collapse_share or 0.0,
                 )
+            )
     return fallen
 
 

@@ -33,7 +33,7 @@ def describe_growth(growth: CycleGrowth) -> str:
     return f"From one {cycles.name} to the next, of {cycle}: {'; '.join(shown)}."
 
 
-def _describe_creep(growth: Growth) -> tuple[int, str]:
+def _describe_creep(growth: HeapGrowth) -> tuple[int, str]:
     """Return what is shown of a malloc, behind its place among the others."""
     if growth.interval is None:
         return 3, f"{growth.variant} changes by {_format(growth.slope)} in its one replay"

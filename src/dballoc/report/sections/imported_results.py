@@ -1,7 +1,7 @@
 """Report results made elsewhere: what they show, machine by machine, and no more than they can."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -21,7 +21,16 @@ from dballoc.analysis.tables.level_curves import find_collapses
 from dballoc.analysis.tables.profiles import CampaignContention, ImportedProfiles, Profiles
 from dballoc.document.charts import Variants
 from dballoc.document.csv import make_frame
-from dballoc.document.model import Answer, Embed, Figure, Section, Table, VariantLine
+from dballoc.document.model import (
+    Answer,
+    Column,
+    Embed,
+    Figure,
+    Section,
+    Table,
+    VariantLine,
+    tabulate,
+)
 from dballoc.numbers import count, listing, mebibytes, number, percent
 from dballoc.profile.model import Profile
 from dballoc.report.charts import levels
@@ -297,63 +306,48 @@ def _tabulate_throughput(campaign: Campaign, summary: pl.DataFrame, workload: st
     posts have it.
     """
     cells = tables.index_cells(summary, "mean", workload=workload, measure="tps")
-    relative = level_curves.compute_relative_levels(campaign, "tps")
-    changed = tables.index_cells(relative, "ratio", workload=workload)
-    baseline, others = campaign.names[0], campaign.names[1:]
-    rows = [
-        [
-            str(n),
-            format_mean(*cells.get((n, baseline), _NO_FIGURE)),
-            *(
-                text
-                for name in others
-                for text in (
-                    format_mean(*cells.get((n, name), _NO_FIGURE)),
-                    format_change(*changed.get((n, name), _NO_FIGURE)),
-                )
-            ),
-        ]
-        for n in sorted({n for n, _ in cells})
-    ]
-    return Table(
-        title=f"Transactions per second, {workload}",
-        columns=["threads", baseline, *(text for name in others for text in (name, "Δ %"))],
-        rows=rows,
-        caption=f"Δ %: against {baseline}.",
-    )
-
-
-_NO_FIGURE = (None, None, None)
+    changed = tables.index_cells(level_curves.compute_relative_levels(campaign, "tps"))
+    baseline, *others = campaign.names
+    mean, change = tables.spread(format_mean), tables.spread(format_change)
+    columns = [Column("threads", str), *tables.list_variants(cells, workload, [baseline], mean)]
+    for name in others:
+        columns += tables.list_variants(cells, workload, [name], mean)
+        [changes] = tables.list_variants(changed, workload, [name], change)
+        columns.append(replace(changes, heading="Δ %"))
+    title, caption = f"Transactions per second, {workload}", f"Δ %: against {baseline}."
+    return tabulate(title, columns, sorted({n for _, n, _ in cells}), caption=caption)
 
 
 def _tabulate_other_measures(
     campaign: Campaign, summary: pl.DataFrame, workload: str
 ) -> list[Table]:
     """Return the measures other than throughput: levels × variants, one table a measure."""
-    means = [
+    private = list_private_bytes(campaign).group_by("threads", "variant", "workload")
+    most = private.agg(mean=pl.col("private").mean(), low=None, high=None)
+    measures = [
         (
             m.heading.removeprefix("peak "),
             mebibytes if m.shown_in else number,
-            tables.index_cells(summary, "mean", workload=workload, measure=m.levels),
+            summary.filter(measure=m.levels),
+            "",
         )
         for m in _OTHER_MEASURES
     ]
-    private = list_private_bytes(campaign).group_by("threads", "variant", "workload")
-    most = private.agg(mean=pl.col("private").mean(), low=None, high=None)
-    cells = tables.index_cells(most, "mean", workload=workload)
-    return [
-        Table(
-            title=f"{title}, {workload}",
-            columns=["threads", *campaign.names],
-            rows=[
-                [str(n), *(written(of.get((n, v), _NO_FIGURE)[0]) for v in campaign.names)]
-                for n in sorted({n for n, _ in of})
-            ],
-            caption=_PRIVATE if of is cells else "",
-        )
-        for title, written, of in [*means, ("Private bytes, MiB", mebibytes, cells)]
-        if of
-    ]
+    shown = []
+    for title, form, rows, caption in [
+        *measures,
+        ("Private bytes, MiB", mebibytes, most, _PRIVATE),
+    ]:
+        if cells := tables.index_cells(rows, "mean", workload=workload):
+            variants = tables.list_variants(cells, workload, campaign.names, _of_mean(form))
+            columns = [Column("threads", str), *variants]
+            levels = sorted({n for _, n, _ in cells})
+            shown.append(tabulate(f"{title}, {workload}", columns, levels, caption=caption))
+    return shown
+
+
+def _of_mean(form: Callable[[float], str]) -> Callable[[Sequence[float]], str]:
+    return lambda figures: form(figures[0])
 
 
 _PRIVATE = (
@@ -362,13 +356,11 @@ _PRIVATE = (
 
 
 def _make_origin_section(campaign: Campaign) -> Section:
-    rows = [[f["name"], f["sha256"]] for f in json.loads(campaign.facts["imported"])["files"]]
-    files = Table(
-        title="Files",
-        columns=["file", "SHA-256"],
-        rows=rows,
+    files = tabulate(
+        "Files",
+        (Column("file", "name"), Column("SHA-256", "sha256", words=True)),
+        json.loads(campaign.facts["imported"])["files"],
         caption="As they were read; copies are in imported/ of the results.",
-        words=("SHA-256",),
     )
     return Section(
         key="origin", title="Where the figures are from", text=[_ELSEWHERE], tables=[files]

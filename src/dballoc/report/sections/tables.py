@@ -2,9 +2,12 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -90,52 +93,50 @@ def tabulate_floor(comparisons: Comparisons) -> Table:
     return tabulate(f"{comparisons.baseline} against itself", columns, comparisons.floor)
 
 
-# Figures with their intervals, by threads and variant.
-Cells = dict[tuple[int, str], tuple[float, float | None, float | None]]
+# A workload, a level, a variant; and the columns that name them.
+Place = tuple[str, int, str]
+HEADS = tuple(
+    Column(heading, itemgetter(i)) for i, heading in enumerate(("workload", "threads", "variant"))
+)
+# Figures with their intervals.
+Cells = dict[Place, tuple[float, float | None, float | None]]
 
 
-def index_cells(rows: pl.DataFrame, value: str, **place: str) -> Cells:
+def index_cells(rows: pl.DataFrame, value: str = "ratio", **place: str) -> Cells:
     """Return a column of levels' rows with its interval, of the rows with ``place``'s values."""
-    columns = rows.filter(**place).select("threads", "variant", value, "low", "high")
+    columns = rows.filter(**place).select("workload", "threads", "variant", value, "low", "high")
     return {
-        (threads, name): (figure, low, high)
-        for threads, name, figure, low, high in columns.iter_rows()
+        (workload, threads, name): (figure, low, high)
+        for workload, threads, name, figure, low, high in columns.iter_rows()
     }
+
+
+def spread(form: Callable[..., str]) -> Callable[[Sequence[float | None]], str]:
+    """Return what writes a cell's figure and its interval."""
+    return lambda figures: form(*figures)
 
 
 def tabulate_levels(campaign: Campaign, group: str, title: str, *workloads: str) -> Table:
     """Return levels × variants, means with their 95 % intervals over blocks; of all workloads, or
     of one alone.
     """
-    summary = level_curves.average_levels(campaign)
+    e, summary = campaign.experiment, level_curves.average_levels(campaign)
     # Some clients report no response times, and some kernels no figures of the host.
     measured = set(summary["measure"])
-    measures = [
-        m
+    cells = {
+        m: index_cells(
+            summary.with_columns(pl.col("mean", "low", "high") * m.scale), "mean", measure=m.levels
+        )
         for m in OF_LEVEL.values()
         if m.group == group and m.heading and (m.levels in measured or not measured)
-    ]
-    rows = []
-    for workload in workloads or campaign.experiment.workloads:
-        cells = [
-            (m, index_cells(summary, "mean", workload=workload, measure=m.levels)) for m in measures
-        ]
-        rows += [
-            [
-                *([] if workloads else [workload]),
-                str(threads),
-                name,
-                *(_format_scaled(values.get((threads, name)), m.scale) for m, values in cells),
-            ]
-            for threads in campaign.experiment.threads
-            for name in campaign.names
-            if any((threads, name) in values for _, values in cells)
-        ]
-    heads = [*([] if workloads else ["workload"]), "threads", "variant"]
-    return Table(
-        title=", ".join([title, *workloads]),
-        columns=[*heads, *(m.heading for m in measures)],
-        rows=rows,
+    }
+    heads = HEADS[1:] if workloads else HEADS
+    figures = [Column(m.heading, of.get, spread(format_mean)) for m, of in cells.items()]
+    places = product(workloads or e.workloads, e.threads, campaign.names)
+    return tabulate(
+        ", ".join([title, *workloads]),
+        [*heads, *figures],
+        [place for place in places if any(place in of for of in cells.values())],
         caption="Means over blocks with 95 % intervals; descriptive.",
         heads=len(heads),
     )
@@ -143,19 +144,22 @@ def tabulate_levels(campaign: Campaign, group: str, title: str, *workloads: str)
 
 def tabulate_relative_qps(campaign: Campaign, workload: str) -> Table:
     """Return relative QPS: levels × variants."""
-    relative = level_curves.compute_relative_levels(campaign, "qps")
-    ratios = index_cells(relative, "ratio", workload=workload)
-    others = campaign.names[1:]
-    rows = [
-        [str(threads), *(format_ratio(*ratios.get((threads, name), (None,))) for name in others)]
-        for threads in campaign.experiment.threads
-    ]
-    return Table(
-        title=f"Relative QPS, {workload}",
-        columns=["threads", *others],
-        rows=rows,
-        caption=RELATIVE_QPS.format(baseline=campaign.experiment.baseline),
-    )
+    e, ratios = campaign.experiment, index_cells(level_curves.compute_relative_levels(campaign))
+    variants = list_variants(ratios, workload, campaign.names[1:], spread(format_ratio))
+    caption = RELATIVE_QPS.format(baseline=e.baseline)
+    columns = [Column("threads", str), *variants]
+    return tabulate(f"Relative QPS, {workload}", columns, e.threads, caption=caption)
+
+
+def list_variants(
+    cells: Cells, workload: str, names: Iterable[str], form: Callable[[Any], str]
+) -> list[Column]:
+    """Return a column a variant of a workload's figures; the rows are levels."""
+
+    def select(name: str) -> Callable[[int], Any]:
+        return lambda level: cells.get((workload, level, name))
+
+    return [Column(name, select(name), form) for name in names]
 
 
 RELATIVE_QPS = (
@@ -165,23 +169,19 @@ RELATIVE_QPS = (
 
 def tabulate_changes(campaign: Campaign, workload: str) -> Table:
     """Return Δ % of every measure: levels × variants."""
-    ratios = [
-        index_cells(level_curves.compute_relative_levels(campaign, m), "ratio", workload=workload)
-        for m in CHANGES
+    e = campaign.experiment
+    changes = [
+        Column(
+            f"Δ {title}, %",
+            index_cells(level_curves.compute_relative_levels(campaign, measure)).get,
+            spread(format_change),
+        )
+        for measure, title in CHANGES.items()
     ]
-    rows = [
-        [
-            str(threads),
-            name,
-            *(format_change(*of_measure.get((threads, name), (None,))) for of_measure in ratios),
-        ]
-        for threads in campaign.experiment.threads
-        for name in campaign.names[1:]
-    ]
-    return Table(
-        title=f"Δ % against {campaign.experiment.baseline}, {workload}",
-        columns=["threads", "variant", *(f"Δ {title}, %" for title in CHANGES.values())],
-        rows=rows,
+    return tabulate(
+        f"Δ % against {e.baseline}, {workload}",
+        [*HEADS[1:], *changes],
+        product([workload], e.threads, campaign.names[1:]),
         caption="Differences in per cent, with 95 % intervals; descriptive.",
         heads=2,
     )
@@ -247,16 +247,11 @@ def tabulate_ledger(campaign: Campaign, ledger_rows: pl.DataFrame) -> Table:
     """Return resident memory by owner. ``ledger_rows``:
     :func:`dballoc.analysis.tables.trial_tables.build_ledger_table`.
     """
-    cells = {
-        (owner, variant): resident
-        for owner, variant, resident in ledger_rows.select(
-            "owner", "variant", "resident"
-        ).iter_rows()
-    }
-    owners = list(dict.fromkeys(ledger_rows["owner"]))
+    owners: dict[str, dict[str, float]] = {}
+    for owner, variant, resident in ledger_rows.select("owner", "variant", "resident").iter_rows():
+        owners.setdefault(owner, {})[variant] = resident
     names = [n for n in campaign.names if n in set(ledger_rows["variant"])]
-    rows = [[owner, *(mebibytes(cells.get((owner, n), 0)) for n in names)] for owner in owners]
-    rows.append(["sum", *(mebibytes(sum(cells.get((o, n), 0) for o in owners)) for n in names)])
+    sums = {n: sum(of.get(n, 0) for of in owners.values()) for n in names}
     caption = (
         "Resident MiB at the end of the load, means over trials, read from outside as dballoc "
         "explain does. glibc's heap is walked, so live memory is told apart from memory that glibc "
@@ -264,13 +259,19 @@ def tabulate_ledger(campaign: Campaign, ledger_rows: pl.DataFrame) -> Table:
         "itself and does not mark: subtract glibc's live heap from it to see what the malloc adds."
     )
     return Table(
-        title="Where the memory was", columns=["owner", *names], rows=rows, caption=caption
+        title="Where the memory was",
+        columns=["owner", *names],
+        rows=[
+            [owner, *(mebibytes(of.get(n, 0)) for n in names)]
+            for owner, of in [*owners.items(), ("sum", sums)]
+        ],
+        caption=caption,
     )
 
 
 def _format_survived(campaign: Campaign, name: str, good: int) -> str:
     """Return ``6``, or ``4 of 6`` where some ended in a fault."""
-    every = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name)).height
+    every = campaign.trial.filter("counted", variant=name).height
     return str(good) if good == every else f"{good} of {every}"
 
 
@@ -280,7 +281,7 @@ def _list_variants_without_survivor(campaign: Campaign) -> list[tuple[str, str]]
     """
     faulty = []
     for name in campaign.names:
-        trials = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name))
+        trials = campaign.trial.filter("counted", variant=name)
         if trials.height and (trials["outcome"] == "fault").all():
             highest_rss = [mebibytes(v) for v in trials[PEAK.trial].drop_nulls().sort().tail(1)]
             killed = "killed for memory" if (trials["fault"] == "oom").any() else "a fault"
@@ -292,41 +293,42 @@ def _list_variants_without_survivor(campaign: Campaign) -> list[tuple[str, str]]
 
 def tabulate_shapes(campaign: Campaign) -> Table:
     """Return where throughput peaks and where it collapses."""
-    throughput = level_curves.average_levels(campaign).filter(pl.col("measure") == "tps")
-    rows = []
-    top = max(campaign.experiment.threads)
-    for workload in campaign.experiment.workloads:
-        for name in campaign.names:
-            points = throughput.filter(
-                (pl.col("workload") == workload) & (pl.col("variant") == name)
-            )
-            curve = dict(points.select("threads", "mean").iter_rows())
-            if curve:
-                s = level_curves.find_peak_and_collapse(curve)
-                fell = "none"
-                if s.collapse_threads is not None and s.collapse_share is not None:
-                    fell = (
-                        f"at {s.collapse_threads}: {percent(s.collapse_share, 0)} of the best "
-                        "before it"
-                    )
-                at_top = percent(curve[top] / s.peak, 0) if top in curve and s.peak else NOTHING
-                rows.append([workload, name, str(s.peak_threads), number(s.peak), at_top, fell])
-    return Table(
-        title="Peaks and collapses",
-        columns=[
-            "workload",
-            "variant",
-            "peak at threads",
-            "transactions/s there",
-            f"at {top}, of the peak",
-            "collapse",
-        ],
-        rows=rows,
-        caption=f"A collapse: throughput below {percent(level_curves.COLLAPSE_SHARE, 0)} "
-        "of the best "
-        "at a lower level.",
-        heads=2,
+    top, curves = max(campaign.experiment.threads), level_curves.read_curves(campaign)
+
+    def describe_collapse(row: _ShapeRow) -> str:
+        shape = row[-1]
+        if shape.collapse_threads is None:
+            return "none"
+        share = percent(shape.collapse_share, 0)
+        return f"at {shape.collapse_threads}: {share} of the best before it"
+
+    def share_at_top(row: _ShapeRow) -> float | None:
+        _, _, curve, shape = row
+        return curve[top] / shape.peak if top in curve and shape.peak else None
+
+    columns = (
+        HEADS[0],
+        Column("variant", itemgetter(1)),
+        Column("peak at threads", lambda row: row[-1].peak_threads),
+        Column("transactions/s there", lambda row: row[-1].peak, number),
+        Column(f"at {top}, of the peak", share_at_top, partial(percent, digits=0)),
+        Column("collapse", describe_collapse),
     )
+    places = product(campaign.experiment.workloads, campaign.names)
+    rows = [
+        (*place, curve, level_curves.find_peak_and_collapse(curve))
+        for place in places
+        if (curve := curves.get(place))
+    ]
+    caption = (
+        f"A collapse: throughput below {percent(level_curves.COLLAPSE_SHARE, 0)} of the best at a "
+        "lower level."
+    )
+    return tabulate("Peaks and collapses", columns, rows, caption=caption, heads=2)
+
+
+# Workload, variant, its curve, and the shape of that.
+_ShapeRow = tuple[str, str, dict[int, float], level_curves.Shape]
 
 
 def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
@@ -357,15 +359,14 @@ def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
 def tabulate_faults(campaign: Campaign) -> Table:
     """Return faulty trials of all trials, lost hosts among them, for each variant with any."""
     rows = []
-    bad = campaign.trials.filter(pl.col("outcome") == "fault")
     for name in campaign.names:
-        variant_faults = bad.filter(pl.col("variant") == name)
-        kinds = variant_faults.group_by("fault", maintain_order=True).len()
-        if kinds.height:
-            n_trials = campaign.trials.filter(pl.col("variant") == name).height
+        trials = campaign.trials.filter(variant=name)
+        faults = trials.filter(outcome="fault")
+        if faults.height:
+            kinds = faults.group_by("fault", maintain_order=True).len()
             words = ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())
-            highest_rss = with_unit(variant_faults[PEAK.trial].max())  # type: ignore[arg-type]
-            rows.append([name, f"{variant_faults.height} of {n_trials}", words, highest_rss])
+            highest_rss = with_unit(faults[PEAK.trial].max())  # type: ignore[arg-type]
+            rows.append([name, f"{faults.height} of {trials.height}", words, highest_rss])
     columns = ["variant", "trials with a fault", "kinds", "highest RSS seen in them"]
     return Table(title="Faults by variant", columns=columns, rows=rows, words=columns)
 
@@ -380,7 +381,7 @@ def tabulate_every_fault(campaign: Campaign) -> Table:
         Column("what happened", "fault_text"),
         Column("highest RSS seen", PEAK.trial, with_unit),
     )
-    faults = campaign.trials.filter(pl.col("outcome") == "fault").iter_rows(named=True)
+    faults = campaign.trials.filter(outcome="fault").iter_rows(named=True)
     return tabulate("Every fault", columns, faults, words=True)
 
 
@@ -452,12 +453,11 @@ def tabulate_environment(campaign: Campaign) -> Table:
         "began (UTC)": _format_moment(float(facts["started"])),
         "seed": facts.get("seed"),
     }
-    return Table(
-        title="Driver and tools" if is_driver else "Machine and tools",
-        columns=["what", "as found"],
-        rows=[[a, b or NOTHING] for a, b in rows.items()],
-        words=("as found",),
-    )
+    return tabulate("Driver and tools" if is_driver else "Machine and tools", FOUND, rows.items())
+
+
+# Of pairs of what and its value.
+FOUND = Column("what", itemgetter(0)), Column("as found", itemgetter(1), words=True)
 
 
 def _describe_cpus(machine: Mapping[str, Any]) -> str:
@@ -484,7 +484,7 @@ def tabulate_variants(campaign: Campaign) -> Table:
     """Return each variant's allocator, server, settings and CPUs."""
 
     def list_found(row: dict[str, Any], key: str) -> str:
-        trials = campaign.trials.filter(pl.col("variant") == row["name"])
+        trials = campaign.trials.filter(variant=row["name"])
         return ", ".join(trials[key].drop_nulls().unique(maintain_order=True))
 
     def list_environment(row: dict[str, Any]) -> str:
@@ -520,10 +520,6 @@ def format_server_commands(campaign: Campaign) -> dict[str, str]:
         name: " \\\n  ".join(shlex.quote(word) for word in json.loads(words_by_name[name]))
         for name in campaign.names
     }
-
-
-def _format_scaled(value: tuple[float, float | None, float | None] | None, scale: float) -> str:
-    return format_mean(*(None if v is None else v * scale for v in value)) if value else NOTHING
 
 
 def name_trial(trial: dict[str, Any]) -> str:

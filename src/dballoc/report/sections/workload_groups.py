@@ -3,7 +3,8 @@ published.
 """
 
 import json
-from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import polars as pl
@@ -25,7 +26,7 @@ from dballoc.document.charts import (
 from dballoc.document.model import Column, Figure, Table, tabulate
 from dballoc.numbers import NOTHING, number
 from dballoc.report.charts.ratios import compute_ratio_range, draw_ratio_frame, make_ratio_axis
-from dballoc.report.sections.tables import RELATIVE_QPS, index_cells
+from dballoc.report.sections.tables import HEADS, RELATIVE_QPS, Cells, index_cells, spread
 from dballoc.report.wording.answer import MANY
 from dballoc.report.wording.ratios_as_text import format_ratio
 
@@ -36,21 +37,6 @@ _GROUPS = {
     "range-agg": "range queries with aggregation",
     "writes": "writes",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkloadRatio:
-    """A variant's QPS ÷ the baseline's in a workload at a level; ``low`` and ``high`` are None
-    below two blocks.
-    """
-
-    group: str
-    workload: str
-    threads: int
-    variant: str
-    ratio: float
-    low: float | None
-    high: float | None
 
 
 def has_many_workloads(campaign: Campaign) -> bool:
@@ -73,68 +59,45 @@ def sort_by_group(campaign: Campaign) -> list[tuple[str, str]]:
     return sorted(pairs, key=lambda pair: [*_GROUPS, pair[0]].index(pair[0]))
 
 
-def collect_cells(campaign: Campaign) -> list[WorkloadRatio]:
-    """Return a cell for every workload, level and variant that has a ratio; of transactions where a
-    workload has no statements to count.
-    """
-    ratios: dict[tuple[str, int, str], dict[str, Any]] = {}
-    for measure in ("tps", "qps"):
-        for row in level_curves.compute_relative_levels(campaign, measure).iter_rows(named=True):
-            ratios[row["workload"], row["threads"], row["variant"]] = {
-                key: row[key] for key in ("ratio", "low", "high")
-            }
-    return [
-        WorkloadRatio(
-            group=group,
-            workload=workload,
-            threads=threads,
-            variant=name,
-            **ratios[workload, threads, name],
-        )
-        for group, workload in sort_by_group(campaign)
-        for threads in campaign.experiment.threads
-        for name in campaign.names[1:]
-        if (workload, threads, name) in ratios
-    ]
-
-
-def tabulate_relative_qps(campaign: Campaign, shown_cells: list[WorkloadRatio]) -> Table:
-    """Return workloads by group × variants."""
-    by_place = {(c.workload, c.threads, c.variant): c for c in shown_cells}
-    summary = level_curves.average_levels(campaign)
-    levels, baseline = campaign.experiment.threads, campaign.experiment.baseline
-    rows = []
-    for group, workload in sort_by_group(campaign):
-        tps = index_cells(summary, "mean", workload=workload, measure="tps")
-        for threads in levels:
-            row_cells = [by_place.get((workload, threads, name)) for name in campaign.names[1:]]
-            absolute, *_ = tps.get((threads, baseline), (None,))
-            if any(row_cells) or absolute is not None:
-                rows.append(
-                    [
-                        _GROUPS.get(group, group) or NOTHING,
-                        workload,
-                        *([str(threads)] if len(levels) > 1 else []),
-                        number(absolute),
-                        *(
-                            format_ratio(c.ratio, c.low, c.high) if c else NOTHING
-                            for c in row_cells
-                        ),
-                    ]
-                )
-    columns = [
-        "group",
-        "workload",
-        *(["threads"] if len(levels) > 1 else []),
-        f"{baseline}, transactions/s",
-    ]
-    return Table(
-        title="Relative QPS",
-        columns=[*columns, *campaign.names[1:]],
-        rows=rows,
-        caption=RELATIVE_QPS.format(baseline=baseline),
-        heads=3 if len(levels) > 1 else 2,
+def collect_cells(campaign: Campaign) -> Cells:
+    """Return QPS ÷ the baseline's, of transactions where a workload has no statements to count."""
+    tps, qps = (
+        index_cells(level_curves.compute_relative_levels(campaign, m)) for m in ("tps", "qps")
     )
+    return tps | qps
+
+
+def tabulate_relative_qps(campaign: Campaign, cells: Cells) -> Table:
+    """Return workloads by group × variants."""
+    levels, (baseline, *others) = campaign.experiment.threads, campaign.names
+    tps = index_cells(level_curves.average_levels(campaign), "mean", measure="tps")
+    heads = [
+        Column("group", lambda place: _GROUPS.get(groups[place[0]], groups[place[0]])),
+        *HEADS[: 2 if len(levels) > 1 else 1],
+    ]
+    groups = {workload: group for group, workload in sort_by_group(campaign)}
+    columns = [
+        *heads,
+        Column(
+            f"{baseline}, transactions/s",
+            lambda place: tps.get((*place, baseline), (None,))[0],
+            number,
+        ),
+        *(Column(name, partial(_find_cell, cells, name), spread(format_ratio)) for name in others),
+    ]
+    places = [
+        place
+        for place in product(groups, levels)
+        if (*place, baseline) in tps or any((*place, name) in cells for name in others)
+    ]
+    caption = RELATIVE_QPS.format(baseline=baseline)
+    return tabulate("Relative QPS", columns, places, caption=caption, heads=len(heads))
+
+
+def _find_cell(
+    cells: Cells, variant: str, place: tuple[str, int]
+) -> tuple[float, float | None, float | None] | None:
+    return cells.get((*place, variant))
 
 
 def tabulate_scan_rates(campaign: Campaign) -> list[Table]:
@@ -180,20 +143,23 @@ def tabulate_workloads(campaign: Campaign) -> Table | None:
 _POINT, _GAP = 9, 8
 
 
-def draw_relative_qps(cells: list[WorkloadRatio], threads: int, variants: Variants) -> Figure:
-    """Draw one row a workload in the order of ``cells``, one point a variant, at that level."""
+def draw_relative_qps(campaign: Campaign, cells: Cells, threads: int, variants: Variants) -> Figure:
+    """Draw one row a workload by group, one point a variant, at that level."""
     rows: Rows = [
         {
-            "variant": c.variant, "row": c.workload, "ratio": c.ratio, "low": c.low, "high": c.high,
-            "words": format_ratio(c.ratio, c.low, c.high), "group": c.group or "–",
+            "variant": name, "row": workload, "ratio": ratio, "low": low, "high": high,
+            "words": format_ratio(ratio, low, high), "group": group or "–",
         }
-        for c in cells if c.threads == threads
+        for group, workload in sort_by_group(campaign)
+        for name in campaign.names[1:]
+        for ratio, low, high in [cells.get((workload, threads, name), (None, None, None))]
+        if ratio is not None
     ]  # fmt: skip
     low, high = compute_ratio_range(rows)
     for row in rows:
         row["low"] = None if row["low"] is None else max(row["low"], low)
         row["high"] = None if row["high"] is None else min(row["high"], high)
-    names = list(dict.fromkeys(c.workload for c in cells if c.threads == threads))
+    names = list(dict.fromkeys(row["row"] for row in rows))
     x = make_ratio_axis(f"QPS, ratio to {variants.names[0]}", low, high)
     common = {
         "y": make_names_axis("row", names, grid=True, labelLimit=220),
