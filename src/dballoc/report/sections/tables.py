@@ -328,7 +328,7 @@ def tabulate_shapes(campaign: Campaign) -> Table:
 
 
 # Workload, variant, its curve, and the shape of that.
-_ShapeRow = tuple[str, str, dict[int, float], level_curves.Shape]
+_ShapeRow = tuple[str, str, dict[int, float], level_curves.ThroughputCurve]
 
 
 def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
