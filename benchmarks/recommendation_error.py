@@ -34,7 +34,7 @@ from dballoc.analysis.decisions.sequential_test import (
 )
 from dballoc.analysis.decisions.stopping_rule import is_design_decided
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, compute_thresholds
-from dballoc.analysis.measures import Metric
+from dballoc.analysis.measures import Metric, list_judged
 from dballoc.analysis.statistics.ratio_interval import (
     Variance,
     compute_ratio,
@@ -119,7 +119,9 @@ def main() -> int:
 def count_errors(shape: Shape, campaigns: int, chance: np.random.Generator) -> int:
     """Return the number of campaigns in which "Use X" stands at a look."""
     designs = sorted({m.design for m in shape.metrics})
-    procedure = declare_procedure(shape.planned, declare_shares(designs, shape.variants + 1, 1))
+    procedure = declare_procedure(
+        shape.planned, declare_shares(list_judged(designs), shape.variants + 1, 1)
+    )
     errors = 0
     for begin in range(0, campaigns, BATCH):
         logs = draw_logs(shape, procedure, min(BATCH, campaigns - begin), chance)

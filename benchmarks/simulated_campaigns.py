@@ -34,6 +34,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, compute_thresholds
+from dballoc.analysis.measures import list_judged
 from dballoc.analysis.statistics.ratio_interval import GUARD, count_common_freedom
 from dballoc.experiment.designs import Design
 
@@ -177,7 +178,7 @@ def simulate(shape: Shape, campaigns: int, seed: int) -> dict[str, float]:
     """Return the share of campaigns that err, and for calm and wild variants of each measure the
     error of one comparison ÷ its share.
     """
-    shares = declare_shares(["solo", "duet"], shape.variants, 1)
+    shares = declare_shares(list_judged(["solo", "duet"]), shape.variants, 1)
     budget_looks = (shape.budget,) if shape.budget else ()
     procedure = declare_procedure(shape.planned, shares, budget_looks)
     chance = np.random.default_rng(seed)

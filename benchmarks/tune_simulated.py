@@ -60,6 +60,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, Noninferiority, judge_standing
+from dballoc.analysis.measures import list_judged
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
 from dballoc.analysis.tune.estimate_effects import estimate_front
 from dballoc.analysis.tune.search_history import (
@@ -218,7 +219,7 @@ def confirm(values: Sequence[tuple[float, float]], seed: int) -> tuple[list[bool
     if not values:
         return [], []
     chance = np.random.default_rng(seed)
-    shares = declare_shares(["solo", "duet"], len(values) + 1, 1)
+    shares = declare_shares(list_judged(["solo", "duet"]), len(values) + 1, 1)
     procedure = declare_procedure(BLOCKS, shares)
     baseline = chance.normal(0, BLOCK_NOISE, (2, BLOCKS)).mean(axis=0)
 

@@ -19,7 +19,7 @@ from dballoc.analysis.decisions.aa_check import (
     compute_resolution,
 )
 from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
-from dballoc.analysis.measures import Metric
+from dballoc.analysis.measures import Metric, list_judged
 from dballoc.analysis.statistics.detectable_difference import Need, Scatter, compute_half_width
 from dballoc.analysis.statistics.ratio_interval import count_common_freedom
 from dballoc.analysis.tables.baseline_comparison import Comparison
@@ -112,7 +112,7 @@ def test_campaigns_of_more_variants_are_promised_what_they_get(
         assert many.twin.metric == few.twin.metric
         assert many.block_seconds == pytest.approx(few.block_seconds * longer)
         n, sd = 6, few.scatter.sd  # type: ignore[union-attr]
-        shares = declare_shares([design], 5, 1)
+        shares = declare_shares(list_judged([design]), 5, 1)
         level = declare_procedure(n, shares).levels[few.twin.metric.measure.name]
         borrowed = count_common_freedom(5, shares[few.twin.metric.measure.name].of_each)
         assert many.half_width == pytest.approx(compute_half_width(sd, n, level, borrowed))

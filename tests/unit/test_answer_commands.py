@@ -14,6 +14,7 @@ from dballoc.analysis.decisions import stopping_rule
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, parse_preference
 from dballoc.analysis.decisions.recommendation import Ending, Recommendation
 from dballoc.analysis.decisions.sequential_test import declare_shares
+from dballoc.analysis.measures import list_judged
 from dballoc.analysis.statistics.ratio_interval import Interval
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.interim_looks import plan_extension
@@ -274,13 +275,17 @@ def test_the_tails_of_the_answer_are_those_of_the_highest_level(make: Make) -> N
 
 def test_only_what_borrows_is_said_to_borrow() -> None:
     """Throughput has too little error, beside a duet, for a mean of others' variances."""
-    both = _describe_moderation(declare_shares(["solo", "duet"], variants=10, workloads=1))
+    both = _describe_moderation(
+        declare_shares(list_judged(["solo", "duet"]), variants=10, workloads=1)
+    )
     assert both.startswith(
         "Variances of peak RSS and server CPU per transaction in the duet are moderated"
     )
-    alone = _describe_moderation(declare_shares(["solo"], variants=3, workloads=1))
+    alone = _describe_moderation(declare_shares(list_judged(["solo"]), variants=3, workloads=1))
     assert "throughput" in alone
-    many = _describe_moderation(declare_shares(["solo", "duet"], variants=100, workloads=1))
+    many = _describe_moderation(
+        declare_shares(list_judged(["solo", "duet"]), variants=100, workloads=1)
+    )
     assert many == ""
 
 

@@ -21,6 +21,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.measures import list_judged
 from dballoc.analysis.statistics.detectable_difference import convert_to_fall
 from dballoc.analysis.statistics.ratio_interval import (
     Interval,
@@ -40,7 +41,7 @@ from dballoc.campaign.looks import Extension
 from dballoc.campaign.run_blocks import list_budget_looks
 from dballoc.errors import UsageError
 
-SHARES = declare_shares(["solo", "duet"], variants=5, workloads=2)
+SHARES = declare_shares(list_judged(["solo", "duet"]), variants=5, workloads=2)
 
 
 def declared(planned: int, blocks: int) -> Procedure:
@@ -56,18 +57,18 @@ def test_each_question_has_half_of_the_error() -> None:
         THROUGHPUT: (0.005, 8),
         CPU: (0.02, 8),
     }
-    solo = declare_shares(["solo"], variants=3, workloads=1)
+    solo = declare_shares(list_judged(["solo"]), variants=3, workloads=1)
     assert {m: (s.error, s.comparisons) for m, s in solo.items()} == {
         MEMORY: (0.025, 2),
         THROUGHPUT: (0.025, 2),
     }
-    duet = declare_shares(["duet"], variants=3, workloads=1)
+    duet = declare_shares(list_judged(["duet"]), variants=3, workloads=1)
     assert {m: s.error for m, s in duet.items()} == {CPU: 0.025}
 
 
 def test_variants_left_out_of_the_duet_spend_none_of_its_error() -> None:
-    assert declare_shares(["solo", "duet"], 5, 1, left_out=1)[CPU].comparisons == 3
-    nobody = declare_shares(["solo", "duet"], 5, 1, left_out=4)
+    assert declare_shares(list_judged(["solo", "duet"]), 5, 1, left_out=1)[CPU].comparisons == 3
+    nobody = declare_shares(list_judged(["solo", "duet"]), 5, 1, left_out=4)
     assert CPU not in nobody
     assert nobody[THROUGHPUT].error == 0.025
 
@@ -82,7 +83,7 @@ def test_variants_left_out_of_the_duet_spend_none_of_its_error() -> None:
 def test_all_looks_and_comparisons_together_err_in_five_per_cent(
     solo: int, duet: int, variants: int, workloads: int, budget_looks: set[int]
 ) -> None:
-    shares = declare_shares(["solo", "duet"], variants, workloads)
+    shares = declare_shares(list_judged(["solo", "duet"]), variants, workloads)
     error = 0.0
     for planned, measures in ((solo, (MEMORY, THROUGHPUT)), (duet, (CPU,))):
         procedure = declare_procedure(planned, shares, budget_looks)
@@ -106,7 +107,7 @@ def test_the_planned_end_spends_four_fifths_and_extensions_half_of_what_is_left_
 
 
 def test_where_the_budget_ended_a_design_is_a_look_by_the_same_spending() -> None:
-    shares = declare_shares(["solo", "duet"], 5, 1)
+    shares = declare_shares(list_judged(["solo", "duet"]), 5, 1)
     procedure = declare_procedure(6, shares, [5])
     assert procedure.looks == (6,)
     assert [procedure.after(n).reached for n in (4, 5, 6, 7, 9)] == [None, 5, 6, 6, 9]
@@ -169,7 +170,7 @@ def test_a_report_between_two_looks_gives_the_last_ones_verdicts(
 
 
 def test_the_looks_where_the_budget_ended() -> None:
-    shares = declare_shares(["solo", "duet"], 5, 1)
+    shares = declare_shares(list_judged(["solo", "duet"]), 5, 1)
 
     def at(blocks: int, *looks: int) -> Procedure:
         return declare_procedure(6, shares, looks).after(blocks)

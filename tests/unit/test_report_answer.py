@@ -10,7 +10,7 @@ from dballoc.analysis.decisions.preference import parse_preference
 from dballoc.analysis.decisions.recommendation import RecommendationBasis, recommend
 from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
 from dballoc.analysis.decisions.settling_time import SettlingTime, Way
-from dballoc.analysis.measures import Metric
+from dballoc.analysis.measures import Metric, list_judged
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.document.model import Answer
@@ -45,7 +45,7 @@ def comparisons(
     ]  # fmt: skip
     floor = [Comparison("glibc", m, ratio(OPEN, blocks)) for m in metrics]
     designs = sorted({m.design for m in metrics}, reverse=True)
-    declared = declare_procedure(6, declare_shares(designs, len(variants) + 1, 1))
+    declared = declare_procedure(6, declare_shares(list_judged(designs), len(variants) + 1, 1))
     return Comparisons(
         procedures=dict.fromkeys(designs, declared),
         metrics=list(metrics),

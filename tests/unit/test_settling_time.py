@@ -22,6 +22,7 @@ from dballoc.analysis.decisions.settling_time import (
     compute_settling,
     list_open_figures,
 )
+from dballoc.analysis.measures import list_judged
 from dballoc.analysis.statistics.detectable_difference import (
     POWER,
     count_blocks_to_exclude,
@@ -103,7 +104,7 @@ def test_a_decided_design_is_not_extended() -> None:
 
 def test_a_new_campaign_has_the_level_of_its_own_looks() -> None:
     """Of 60 planned blocks, 40 spend some of the error that six planned ones have at the end."""
-    shares = declare_shares(["solo"], variants=3, workloads=1)
+    shares = declare_shares(list_judged(["solo"]), variants=3, workloads=1)
 
     def level(blocks: int) -> float:
         return declare_procedure(blocks, shares).levels["rss_peak"]

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis import results_consistency
-from dballoc.analysis.measures import OF_LEVEL, Measure, list_measures
+from dballoc.analysis.measures import CPU, OF_LEVEL, PEAK, Measure, list_judged, list_measures
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
@@ -103,6 +103,13 @@ class Campaign:
         return float(self.facts["margin"]) if "margin" in self.facts else None
 
     @property
+    def judged(self) -> list[str]:
+        """The names of the measures that have verdicts."""
+        if self.is_replay:
+            return [CPU.name, *([PEAK.name] if self.has_whole_heap else [])]
+        return list_judged(self.designs)
+
+    @property
     def decided(self) -> dict[str, int]:
         """The designs that are decided, with the number of blocks at which they were."""
         decided: dict[str, int] = json.loads(self.facts.get("decided", "{}"))
@@ -176,7 +183,7 @@ class Campaign:
     @property
     def good(self) -> pl.DataFrame:
         """Counted solo trials without a fault."""
-        return self.trial.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
+        return self.trial.filter("counted", outcome="ok")
 
     @property
     def measures(self) -> dict[str, Measure]:
@@ -191,7 +198,7 @@ class Campaign:
         """
         return (
             self.of(self.step)
-            .filter(pl.col("kind") == "level")
+            .filter(kind="level")
             .join(_find_highest_vsz(self.sample), on=_STEP, how="left", maintain_order="left")
             .join(_share_host_time(self.host_step), on=_STEP, how="left", maintain_order="left")
             .select(
@@ -296,10 +303,8 @@ def read_results(directory: Path, *, series: bool = True) -> Campaign:
         results.close()
     tables = results_consistency.check_tables(directory, facts, experiment, tables)
     every_trial, every_block = tables.pop("trial"), tables.pop("block")
-    block, duet_block = (every_block.filter(pl.col("design") == design) for design in Design)
-    trial, duet, pilot = (
-        every_trial.filter(pl.col("design") == design) for design in (*Design, "pilot")
-    )
+    block, duet_block = (every_block.filter(design=design) for design in Design)
+    trial, duet, pilot = (every_trial.filter(design=design) for design in (*Design, "pilot"))
     if facts.get(KIND) == REPLAY:
         trial = _hide_unkept_idle(trial, json.loads(facts[REPLAY]))
     return Campaign(

@@ -1,7 +1,7 @@
 """What a campaign measures: the catalogue's measures, and where a campaign has them. Pure."""
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, Literal
@@ -97,6 +97,13 @@ JUDGED = tuple(
         key=lambda m: (m.question != "memory", -m.error),
     )
 )
+
+
+def list_judged(designs: Collection[str]) -> list[str]:
+    """Return the names of the measures that have verdicts in campaigns of these designs."""
+    return [m.name for m in JUDGED if m.design in designs]
+
+
 # The sections of the report that show levels: their titles, by the groups of measures.
 GROUPS: dict[str, str] = {k: group["title"] for k, group in catalogue.measures()["group"].items()}
 # What tables show as differences to the baseline, by the name in tables of levels.

@@ -99,7 +99,7 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
 def _check_loads(facts: Mapping[str, str], experiment: Experiment, tables: Tables) -> None:
     workloads = set(experiment.loads)
     levels = set(experiment.threads)
-    steps = tables["step"].filter(pl.col("kind") == "level")
+    steps = tables["step"].filter(kind="level")
     if facts.get(forms.KIND) == forms.TUNE:
         # Its first stage replays a trace, with the threads that this has.
         workloads.add(REPLAY)

@@ -84,7 +84,7 @@ def _join_interrupts(campaign: Campaign) -> pl.DataFrame:
     """Return the clients' reports of all levels, a second each, with the host's rescheduling
     interrupts in that second, from the samples nearest to its ends.
     """
-    levels = campaign.step.filter(pl.col("kind") == "level").select("trial", "step", *_LEVEL)
+    levels = campaign.step.filter(kind="level").select("trial", "step", *_LEVEL)
     reports = (
         campaign.of(campaign.interval)
         .drop("threads")

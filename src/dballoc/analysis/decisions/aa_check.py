@@ -152,7 +152,7 @@ def _make_promise(campaign: Campaign, comparisons: Comparisons, variants: int) -
     """Return the promise to campaigns of that many variants; a metric that is not judged has a
     plain interval.
     """
-    shares = declare_shares(campaign.designs, variants, len(campaign.experiment.workloads))
+    shares = declare_shares(campaign.judged, variants, len(campaign.experiment.workloads))
 
     def find_confidence(metric: Metric, blocks: int) -> float:
         if metric.question is None:

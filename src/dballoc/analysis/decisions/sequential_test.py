@@ -23,7 +23,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dballoc.analysis import measures
-from dballoc.experiment.designs import Design
 
 ERROR = 0.05
 LOOKS = (6, 10, 20, 40)
@@ -161,44 +160,23 @@ def list_extension_goals(procedures: Mapping[str, Procedure]) -> list[dict[str, 
 
 
 def declare_shares(
-    designs: Collection[str], variants: int, workloads: int, left_out: int = 0
+    judged: Collection[str], variants: int, workloads: int, left_out: int = 0
 ) -> dict[str, ErrorShare]:
-    """Return what each measure of a campaign may err. ``variants`` counts the
-    baseline; ``left_out`` of them are not in the duet, and spend none of its error.
+    """Return what each of the ``judged`` measures may err. ``variants`` counts the baseline;
+    ``left_out`` of them are not in the duet, and spend none of its error.
 
-    Memory, the peak RSS of each variant, has 2.5 %. Speed has 2.5 %: 2 % for the duet's CPU per
-    transaction and 0.5 % for throughput, or all for the one that there is. A campaign without the
-    solo design measures no memory, and leaves its half unspent. A baseline alone is judged as if it
-    had one variant.
+    Memory, the peak of each variant, has 2.5 %. Speed has 2.5 %: 2 % for CPU per transaction and
+    0.5 % for throughput, or all for the one that there is. A campaign that measures no memory
+    leaves its half unspent. A baseline alone is judged as if it had one variant.
     """
     others = max(1, variants - 1)
-    in_duet = others - left_out if Design.DUET in designs else 0
-    in_solo = others if Design.SOLO in designs else 0
-    counts = {MEMORY: in_solo, THROUGHPUT: in_solo * workloads, CPU: in_duet * workloads}
-    speed = (
-        {THROUGHPUT: THROUGHPUT_ERROR, CPU: CPU_ERROR}
-        if in_solo and in_duet
-        else {THROUGHPUT: SPEED_ERROR, CPU: SPEED_ERROR}
-    )
-    errors = {MEMORY: MEMORY_ERROR, **speed}
-    return {
-        measure: ErrorShare(error=errors[measure], comparisons=count)
-        for measure, count in counts.items()
-        if count
-    }
-
-
-def declare_replay_shares(
-    variants: int, workloads: int, *, judges_memory: bool
-) -> dict[str, ErrorShare]:
-    """Return what each measure of a campaign of replays may err: peak heap 2.5 %, unless it is not
-    judged, and CPU per event 2.5 %. ``variants`` counts the baseline.
-    """
-    others = max(1, variants - 1)
-    shares = {CPU: ErrorShare(error=SPEED_ERROR, comparisons=others * workloads)}
-    if judges_memory:
-        shares[MEMORY] = ErrorShare(error=MEMORY_ERROR, comparisons=others)
-    return shares
+    in_duet = others - left_out
+    each = {MEMORY: others, THROUGHPUT: others * workloads, CPU: in_duet * workloads}
+    counts = {measure: each[measure] for measure in judged if each[measure]}
+    errors = dict.fromkeys(counts, SPEED_ERROR) | {MEMORY: MEMORY_ERROR}
+    if {CPU, THROUGHPUT} <= counts.keys():
+        errors |= {CPU: CPU_ERROR, THROUGHPUT: THROUGHPUT_ERROR}
+    return {m: ErrorShare(error=errors[m], comparisons=number) for m, number in counts.items()}
 
 
 def declare_imported_shares(variants: int, measures: Sequence[str]) -> dict[str, ErrorShare]:

@@ -72,7 +72,7 @@ def _select_blocks(
     """
 
     def of_design(frame: pl.DataFrame, design: str) -> pl.DataFrame:
-        keys = placed.filter(pl.col("design") == design).select("block", "attempt")
+        keys = placed.filter(design=design).select("block", "attempt")
         return frame.join(keys, on=["block", "attempt"], how="semi")
 
     def of_counted(block: pl.DataFrame, trial: pl.DataFrame, design: str) -> pl.DataFrame:

@@ -9,7 +9,7 @@ after the look at which its own campaign is judged.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dballoc.analysis.decisions.sequential_test import declare_replay_shares, declare_shares
+from dballoc.analysis.decisions.sequential_test import declare_shares
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.hosts.host_pool import HostPool, PooledHost
 from dballoc.analysis.measures import Metric
@@ -187,12 +187,7 @@ def _declare_errors(pool: HostPool) -> dict[str, float]:
     """Return what one comparison may err, by measure; one that is not there has no verdict."""
     first = pool.first
     variants = len(pool.variants) + count_finalists_elsewhere(first)
-    workloads = len(first.experiment.workloads)
-    shares = (
-        declare_replay_shares(variants, workloads, judges_memory=first.has_whole_heap)
-        if first.is_replay
-        else declare_shares(first.designs, variants, workloads)
-    )
+    shares = declare_shares(first.judged, variants, len(first.experiment.workloads))
     return {measure: share.of_each for measure, share in shares.items()}
 
 

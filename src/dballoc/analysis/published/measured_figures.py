@@ -54,20 +54,18 @@ class MeasuredFigures:
         """
         if workload is None:
             return _select_blocks(self._trials, variant, measure)
-        rows = self._levels.filter(pl.col("workload") == workload)
+        rows = self._levels.filter(workload=workload)
         if threads == "best":
             best = rows.group_by("block", "variant").agg(pl.col(measure).max())
             return _select_blocks(best, variant, measure)
         wanted = max(self.experiment.threads) if threads is None else self.scale_level(int(threads))
-        return _select_blocks(rows.filter(pl.col("threads") == wanted), variant, measure)
+        return _select_blocks(rows.filter(threads=wanted), variant, measure)
 
     def find_blocks_by_level(self, variant: str, measure: str, workload: str) -> dict[int, Blocks]:
         """Return a variant's values by our levels."""
-        rows = self._levels.filter(pl.col("workload") == workload)
+        rows = self._levels.filter(workload=workload)
         levels = sorted(set(rows["threads"]))
-        return {
-            n: _select_blocks(rows.filter(pl.col("threads") == n), variant, measure) for n in levels
-        }
+        return {n: _select_blocks(rows.filter(threads=n), variant, measure) for n in levels}
 
 
 def compute_log_ratios(first: Blocks, second: Blocks) -> list[float]:
@@ -79,7 +77,7 @@ def compute_log_ratios(first: Blocks, second: Blocks) -> list[float]:
 
 
 def _select_blocks(rows: pl.DataFrame, variant: str, measure: str) -> Blocks:
-    values = rows.filter(pl.col("variant") == variant).select("block", measure).drop_nulls()
+    values = rows.filter(variant=variant).select("block", measure).drop_nulls()
     return {block: float(value) for block, value in values.iter_rows()}
 
 

@@ -40,7 +40,7 @@ def average_replays(campaign: Campaign) -> pl.DataFrame:
     ``cpu`` and ``malloc`` in ns an event, ``events`` a second, ``faults`` a thousand events,
     ``waited`` seconds; ``failed`` allocations; ``n`` trials.
     """
-    steps = campaign.step.filter(pl.col("kind") == "level")
+    steps = campaign.step.filter(kind="level")
     rows = (
         campaign.good.select("trial", "variant", PEAK.trial, IDLE.trial)
         .join(
@@ -179,7 +179,7 @@ def measure_fidelity(campaign: Campaign, facts: ReplayFacts) -> Fidelity | None:
         for i, m in measured
         if i in averages
     ]
-    peaks = campaign.good.filter(pl.col("variant") == variant)[PEAK.trial].drop_nulls()
+    peaks = campaign.good.filter(variant=variant)[PEAK.trial].drop_nulls()
     if not marks or not len(peaks):
         return None
     # The high-water marks are of whole steps, and not of a stretch.
@@ -211,7 +211,7 @@ def estimate_real_peak(marks: list[RecordedMark]) -> int | None:
 
 def _average_marks(campaign: Campaign, variant: str) -> dict[int, tuple[float, float]]:
     """Return the mean heap of a variant's good trials, and what is alive, at each mark."""
-    rows = campaign.of(campaign.replay_mark).filter(pl.col("variant") == variant)
+    rows = campaign.of(campaign.replay_mark).filter(variant=variant)
     means = rows.group_by("mark").agg(pl.col("heap").mean(), pl.col("live").mean())
     return {mark: (heap, live) for mark, heap, live in means.iter_rows()}
 
@@ -312,7 +312,7 @@ def measure_growth(ends: pl.DataFrame, cycles: Cycles, variants: Sequence[str]) 
     settled = ends.filter(pl.col("cycle") >= cycles.settled)
     growths = []
     for variant in variants:
-        rows = settled.filter(pl.col("variant") == variant)
+        rows = settled.filter(variant=variant)
         slopes = [
             _compute_slope(trial["cycle"].to_list(), trial["heap"].to_list())
             for trial in rows.partition_by("trial")

@@ -13,7 +13,6 @@ from dballoc.analysis.decisions.sequential_test import (
     Procedure,
     declare_imported_shares,
     declare_procedure,
-    declare_replay_shares,
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
@@ -118,7 +117,7 @@ def find_top_level(campaign: Campaign, workload: str) -> int:
     """
     if not campaign.imported:
         return max(campaign.experiment.threads)
-    levels = campaign.step.filter(pl.col("workload") == workload)["threads"].to_list()
+    levels = campaign.step.filter(workload=workload)["threads"].to_list()
     return max(levels, default=max(campaign.experiment.threads))
 
 
@@ -133,11 +132,7 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
         measures = [metric.measure.name for metric in list_metrics(campaign)]
         shares = declare_imported_shares(variants, measures)
         return {Design.SOLO: declare_procedure(campaign.blocks(Design.SOLO), shares, end_share=1.0)}
-    shares = (
-        declare_replay_shares(variants, workloads, judges_memory=campaign.has_whole_heap)
-        if campaign.is_replay
-        else declare_shares(campaign.designs, variants, workloads, len(campaign.left_out))
-    )
+    shares = declare_shares(campaign.judged, variants, workloads, len(campaign.left_out))
     budget_looks = json.loads(campaign.facts.get("budget_looks", "{}"))
     return {
         d: declare_procedure(planned[d], shares, budget_looks.get(d, ())).after(campaign.blocks(d))

@@ -32,7 +32,6 @@ from dballoc.analysis.decisions.sequential_test import (
     CPU,
     THROUGHPUT,
     Procedure,
-    declare_replay_shares,
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
@@ -91,14 +90,8 @@ def declare_diff_levels(judged: Collection[Metric], variants: int) -> dict[str, 
     verdict; ``variants``: those that are judged.
     """
     names = [metric.measure.name for metric in judged]
-    designs = {metric.design for metric in judged}
     workloads = max(1, *(names.count(speed) for speed in (CPU, THROUGHPUT)))
-    replays = CPU in names and Design.DUET not in designs
-    shares = (
-        declare_replay_shares(variants + 1, workloads, judges_memory=True)
-        if replays
-        else declare_shares(designs, variants + 1, workloads)
-    )
+    shares = declare_shares(dict.fromkeys(names), variants + 1, workloads)
     return {name: shares[name].of_each for name in names}
 
 

@@ -68,7 +68,7 @@ def add_both_modes(counts: pl.DataFrame) -> pl.DataFrame:
         .with_columns(pl.col("event").str.split(":").list.first())
         .group_by(*places, "event", maintain_order=True)
         .agg(pl.col("count").sum(), modes=pl.len())
-        .filter(pl.col("modes") == len(_MODES))
+        .filter(modes=len(_MODES))
         .drop("modes")
     )
     return pl.concat([both, complete])
@@ -77,15 +77,15 @@ def add_both_modes(counts: pl.DataFrame) -> pl.DataFrame:
 def _count_duets(campaign: Campaign) -> Iterator[tuple]:
     counts = add_both_modes(campaign.slice_counter)
     place = ["trial", "workload", "slice", "piece"]
-    good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
+    good = campaign.duet.filter("counted", outcome="ok")
     for event in counts["event"].unique(maintain_order=True).sort():
         slices = campaign.slice.join(
-            counts.filter(pl.col("event") == event).drop("event"), on=place, how="inner"
+            counts.filter(event=event).drop("event"), on=place, how="inner"
         )
         logs = compute_block_logs(replace(campaign, slice=slices), "paired", "count")
         means = dict(_average_by_variant(slices.join(good.select("trial", "variant"), on="trial")))
         for workload in campaign.experiment.workloads:
-            values = collect_duet_values(campaign, logs.filter(pl.col("workload") == workload))
+            values = collect_duet_values(campaign, logs.filter(workload=workload))
             for name in campaign.names:
                 if (mean := means.get((workload, name))) is not None:
                     ratio = _compare_with_baseline(values, name)
@@ -103,20 +103,16 @@ def _count_levels(campaign: Campaign) -> Iterator[tuple]:
     counts = add_both_modes(campaign.step_counter)
     levels = (
         campaign.of(campaign.step)
-        .filter((pl.col("kind") == "level") & (pl.col("window_events") > 0))
+        .filter(pl.col("window_events") > 0, kind="level")
         .join(counts, on=["trial", "step"], how="inner")
         .with_columns(value=pl.col("count") / pl.col("window_events"))
     )
     cells = levels.select("workload", "threads", "event").unique().sort(pl.all())
     for workload, threads, event in cells.iter_rows():
-        of_cell = levels.filter(
-            (pl.col("workload") == workload)
-            & (pl.col("threads") == threads)
-            & (pl.col("event") == event)
-        )
+        of_cell = levels.filter(workload=workload, threads=threads, event=event)
         values = collect_values(campaign, of_cell, "value")
         for name in campaign.names:
-            of_variant = of_cell.filter(pl.col("variant") == name)
+            of_variant = of_cell.filter(variant=name)
             if of_variant.height:
                 mean = float(of_variant["count"].sum()) / int(of_variant["window_events"].sum())
                 ratio = _compare_with_baseline(values, name)

@@ -239,15 +239,13 @@ def average_throughput(campaign: Campaign, level: int | str) -> pl.DataFrame:
     """
     experiment, lines = campaign.experiment, name_lines(campaign.experiment)
     cpus = {v: count for count, names in group_by_cpus(experiment).items() for v in names}
-    rows = average_levels(campaign).filter(
-        (pl.col("measure") == "tps") & pl.col("variant").is_in(list(cpus))
-    )
+    rows = average_levels(campaign).filter(pl.col("variant").is_in(list(cpus)), measure="tps")
     if level == BEST:
         rows = rows.sort("mean", descending=True).unique(
             ["variant", "workload"], keep="first", maintain_order=True
         )
     else:
-        rows = rows.filter(pl.col("threads") == level)
+        rows = rows.filter(threads=level)
     order = {name: place for place, name in enumerate(campaign.names)}
     return (
         rows.with_columns(

@@ -3,7 +3,8 @@ what it allocated, and the call stacks that other programs counted.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,9 +31,11 @@ def list_profiled_trials(campaign: Campaign) -> list[tuple[dict[str, Any], list[
     (:func:`dballoc.experiment.trial_steps.is_profiled`), in the order of the variants.
     """
     rows = campaign.trial.filter(
-        pl.col("counted") & (pl.col("block") == 1) & (pl.col("role") != "A2")
-        & pl.col("level").is_in([None, campaign.experiment.profiled_level], nulls_equal=True)
-    )  # fmt: skip
+        "counted",
+        pl.col("role") != "A2",
+        pl.col("level").is_in([None, campaign.experiment.profiled_level], nulls_equal=True),
+        block=1,
+    )
     ordered = sorted(
         rows.iter_rows(named=True), key=lambda row: campaign.names.index(row["variant"])
     )
@@ -65,8 +68,8 @@ class ContentionProfiles:
 
     variant: str
     workload: str
-    switches: Profile | None
-    wakeups: Profile | None
+    switches: Profile | None = None
+    wakeups: Profile | None = None
     missing: str = ""
 
 
@@ -106,13 +109,8 @@ def _load_profiles(
     variant = str(trial["variant"])
     files = [raw / f"contention-{workload}{part}.profile.json.gz" for part in ("", "-wakeups")]
     if not files[0].exists():
-        return ContentionProfiles(
-            variant=variant,
-            workload=workload,
-            switches=None,
-            wakeups=None,
-            missing=_explain_missing(raw / f"contention-{workload}.txt", trial, directory),
-        )
+        why = _explain_missing(raw / f"contention-{workload}.txt", trial, directory)
+        return ContentionProfiles(variant=variant, workload=workload, missing=why)
     try:
         return ContentionProfiles(
             variant=variant,
@@ -121,13 +119,8 @@ def _load_profiles(
             wakeups=load_profile(files[1], directory) if files[1].exists() else None,
         )
     except UsageError:
-        return ContentionProfiles(
-            variant=variant,
-            workload=workload,
-            switches=None,
-            wakeups=None,
-            missing="its file cannot be read",
-        )
+        why = "its file cannot be read"
+        return ContentionProfiles(variant=variant, workload=workload, missing=why)
 
 
 def _explain_missing(note: Path, trial: dict[str, object], directory: Path) -> str:
@@ -203,8 +196,8 @@ class VariantHeap:
 
     variant: str
     workload: str
-    profile: Profile | None
-    figures: dict[str, Any]
+    profile: Profile | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
     missing: str = ""
 
 
@@ -248,43 +241,21 @@ def _check_heap_values(profile: Profile) -> Profile:
 
 
 def _load_variant(raw: Path, trial: dict[str, Any], workload: str, directory: Path) -> VariantHeap:
-    variant, stem = trial["variant"], raw / f"heap-{workload}"
+    make = partial(VariantHeap, variant=trial["variant"], workload=workload)
+    stem = raw / f"heap-{workload}"
     for note in (raw / "heap.txt", stem.with_suffix(".txt")):
         if note.exists():
-            return VariantHeap(
-                variant=variant,
-                workload=workload,
-                profile=None,
-                figures={},
-                missing=read_note(note, directory),
-            )
+            return make(missing=read_note(note, directory))
     if trial["outcome"] == "fault":
-        return VariantHeap(
-            variant=variant,
-            workload=workload,
-            profile=None,
-            figures={},
-            missing=f"its trial ended in a fault: {trial['fault']}",
-        )
+        return make(missing=f"its trial ended in a fault: {trial['fault']}")
     try:
         text = readers.content(stem.with_suffix(".json"), below=directory)
         figures = readers.document(text, finite=False)
         _Figures.model_validate(figures)
         profile = load_profile(raw / f"{stem.name}.profile.json.gz", directory)
-        return VariantHeap(
-            variant=variant,
-            workload=workload,
-            profile=_check_heap_values(profile),
-            figures=figures,
-        )
+        return make(profile=_check_heap_values(profile), figures=figures)
     except (readers.Unfit, ValidationError, UsageError):
-        return VariantHeap(
-            variant=variant,
-            workload=workload,
-            profile=None,
-            figures={},
-            missing="its files are missing or unreadable",
-        )
+        return make(missing="its files are missing or unreadable")
 
 
 @dataclass(frozen=True, kw_only=True)

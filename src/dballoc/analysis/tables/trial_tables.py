@@ -46,7 +46,7 @@ def build_trial_table(campaign: Campaign) -> pl.DataFrame:
     except ``peak_to_pool`` and ``n``, and ``virtual_growth``: of VSZ as ``vsz_peak`` has it.
     """
     samples = add_virtual_size(campaign.of(campaign.sample))
-    levels = campaign.of(campaign.step).filter(pl.col("kind") == "level").select("trial", "step")
+    levels = campaign.of(campaign.step).filter(kind="level").select("trial", "step")
     load = samples.join(levels, on=["trial", "step"], how="semi")
     usable = pl.col("vsz") - pl.col("reserved")
     of_samples = (
@@ -119,7 +119,7 @@ def build_replica_table(campaign: Campaign) -> pl.DataFrame:
     ``lag`` (s), ``waited`` (s) and ``left_behind``, the largest; of ``trials``, in how many the
     replica was ``late``. Empty without replicas.
     """
-    levels = campaign.of(campaign.step.filter(pl.col("kind") == "level")).join(
+    levels = campaign.of(campaign.step.filter(kind="level")).join(
         campaign.replica, on=["trial", "step"], how="inner"
     )
     return (

@@ -64,8 +64,8 @@ def collect_pieces(
     """Return the pieces by (block, position, workload)."""
     slices = campaign.slice
     if workload is not None:
-        slices = slices.filter(pl.col("workload") == workload)
-    good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
+        slices = slices.filter(workload=workload)
+    good = campaign.duet.filter("counted", outcome="ok")
     rows = slices.join(
         good.select("trial", "block", "position", "variant", "role"), on="trial", how="inner"
     )
@@ -87,7 +87,7 @@ def compute_absolute_figures(campaign: Campaign) -> pl.DataFrame:
     means over all its slices that count; for the baseline over all duets. ``cpu`` is null where no
     transaction ended in them.
     """
-    good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
+    good = campaign.duet.filter("counted", outcome="ok")
     return (
         campaign.slice.join(good.select("trial", "variant"), on="trial", how="inner")
         .group_by("workload", "variant")
@@ -168,11 +168,9 @@ def read_values(campaign: Campaign, metric: Metric) -> Values:
     if metric.workload is None:
         rows = campaign.good
         if measure.name == IDLE.name and campaign.experiment.levels == "fresh":
-            rows = rows.filter(pl.col("level") == max(campaign.experiment.threads))
+            rows = rows.filter(level=max(campaign.experiment.threads))
         return collect_values(campaign, rows, measure.trial)
-    rows = campaign.levels.filter(
-        (pl.col("workload") == metric.workload) & (pl.col("threads") == metric.threads)
-    )
+    rows = campaign.levels.filter(workload=metric.workload, threads=metric.threads)
     return collect_values(campaign, rows, measure.levels)
 
 

@@ -10,6 +10,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
     declare_shares,
 )
+from dballoc.analysis.measures import list_judged
 from dballoc.analysis.statistics.variance_components import (
     BlockCosts,
     Components,
@@ -176,7 +177,7 @@ def _list_confidence_levels(setting: PreparedCampaign) -> dict[int, float]:
     experiment = setting.experiment
     left_out = len(setting.duet.left_out) if setting.duet else 0
     variants, workloads = len(experiment.variant), len(experiment.workloads)
-    shares = declare_shares(setting.designs, variants, workloads, left_out)
+    shares = declare_shares(list_judged(setting.designs), variants, workloads, left_out)
     numbers = {*range(1, LAST_LOOK + 1), experiment.blocks or 1}
     procedures = {blocks: declare_procedure(blocks, shares) for blocks in numbers}
     return {

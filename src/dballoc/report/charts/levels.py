@@ -60,12 +60,7 @@ _ONE_QUERY = 1.05
 
 def has_measure(summary: pl.DataFrame, workload: str, measure: Measure) -> bool:
     """Whether a measure has any figure: a client may report no response times."""
-    return (
-        summary.filter(
-            (pl.col("measure") == measure.levels) & (pl.col("workload") == workload)
-        ).height
-        > 0
-    )
+    return summary.filter(measure=measure.levels, workload=workload).height > 0
 
 
 def list_charted(summary: pl.DataFrame, workload: str, group: str) -> list[Measure]:
@@ -80,10 +75,9 @@ def list_charted(summary: pl.DataFrame, workload: str, group: str) -> list[Measu
 
 def has_many_queries(summary: pl.DataFrame, workload: str) -> bool:
     """Whether a transaction is more than one query, so that QPS is another figure than TPS."""
-    of_workload = summary.filter(pl.col("workload") == workload)
+    of_workload = summary.filter(workload=workload)
     tps, qps = (
-        math.fsum(of_workload.filter(pl.col("measure") == measure)["mean"])
-        for measure in ("tps", "qps")
+        math.fsum(of_workload.filter(measure=measure)["mean"]) for measure in ("tps", "qps")
     )
     return is_another_figure(tps, qps)
 
@@ -99,9 +93,7 @@ def draw_curve(
     """Draw a measure against threads, from
     :func:`dballoc.analysis.tables.level_curves.average_levels`.
     """
-    measure_rows = summary.filter(
-        (pl.col("measure") == measure.levels) & (pl.col("workload") == workload)
-    )
+    measure_rows = summary.filter(measure=measure.levels, workload=workload)
     rows = [
         {
             "variant": r["variant"], "threads": r["threads"], "n": r["n"],
@@ -139,7 +131,7 @@ def draw_cpu_curve(points: pl.DataFrame, workload: str, title: str, key: str) ->
     """
     rows = [
         {k: r[k] for k in ("variant", "cpus", "n", "mean", "low", "high", "threads")}
-        for r in points.filter(pl.col("workload") == workload).iter_rows(named=True)
+        for r in points.filter(workload=workload).iter_rows(named=True)
     ]
     highest = max((r["high"] or r["mean"] for r in rows), default=1.0)
     top = min(highest, _CUT * max((r["mean"] for r in rows), default=1.0))
@@ -164,7 +156,7 @@ def draw_relative_curve(
     """
     rows = [
         {**{k: r[k] for k in ("variant", "threads", "n", "low", "high")}, "mean": r["ratio"]}
-        for r in ratios.filter(pl.col("workload") == workload).iter_rows(named=True)
+        for r in ratios.filter(workload=workload).iter_rows(named=True)
     ]
     means = [r["mean"] for r in rows] + [0.95, 1.05]
     low = min([*means, *(max(r["low"], 1 / _CUT) for r in rows if r["low"] is not None)])

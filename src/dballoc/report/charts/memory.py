@@ -79,7 +79,7 @@ def draw_peak_and_idle_rss(campaign: Campaign, variants: Variants) -> Figure:
     """Draw RSS of every variant."""
     fresh = campaign.experiment.levels == "fresh"
     top = max(campaign.experiment.threads)
-    good = campaign.good.filter(pl.col("level") == top) if fresh else campaign.good
+    good = campaign.good.filter(level=top) if fresh else campaign.good
     bars = [
         Bar(f"{name}, {kind}", name, _list_values(good, name, column), shade)
         for name in variants.names
@@ -96,7 +96,7 @@ def _list_values(good: pl.DataFrame, name: str, column: str) -> list[float]:
     block's starts.
     """
     return (
-        good.filter(pl.col("variant") == name)
+        good.filter(variant=name)
         .group_by("block", "role", maintain_order=True)
         .agg(pl.col(column).max())[column]
         .drop_nulls()

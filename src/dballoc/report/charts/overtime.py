@@ -55,7 +55,7 @@ def draw_time_series(over_time: TimeSeries, variants: Variants, each: bool = Tru
     user = "host_user" if "host_user" in set(over_time.series["measure"]) else "user"
     if not each:
         return [_draw_whole_trial(over_time, key, variants) for key in (user, "rss", "vsz")]
-    measured_steps = over_time.steps.filter(pl.col("kind") == "level")
+    measured_steps = over_time.steps.filter(kind="level")
     workloads = measured_steps["workload"].unique(maintain_order=True).to_list()
     levels = [
         _draw_levels(over_time, key, variants, workload)
@@ -67,11 +67,9 @@ def draw_time_series(over_time: TimeSeries, variants: Variants, each: bool = Tru
 
 def _choose_throughput(over_time: TimeSeries, workload: str) -> list[str]:
     """Return the measures of throughput that a workload has charts of."""
-    steps = over_time.steps.filter(pl.col("workload") == workload)
+    steps = over_time.steps.filter(workload=workload)
     rates = over_time.series.join(steps.select("start", "step"), on=["start", "step"])
-    tps, qps = (
-        math.fsum(rates.filter(pl.col("measure") == measure)["value"]) for measure in ("tps", "qps")
-    )
+    tps, qps = (math.fsum(rates.filter(measure=measure)["value"]) for measure in ("tps", "qps"))
     return ["tps", "qps"] if is_another_figure(tps, qps) else ["qps"]
 
 
@@ -87,7 +85,7 @@ def _draw_levels(over_time: TimeSeries, key: str, variants: Variants, workload: 
             "value": r["value"] * scale,
             "run": f"{r['start']}.{r['step']}",
         }
-        for r in over_time.series.filter(pl.col("measure") == key).iter_rows(named=True)
+        for r in over_time.series.filter(measure=key).iter_rows(named=True)
         if (r["start"], r["step"]) in offsets
     ]
     end = panels[-1]["until"] if panels else 1.0
@@ -110,7 +108,7 @@ def _lay_out_panels(steps: pl.DataFrame, workload: str) -> list[dict[str, Any]]:
     """Return a workload's levels one beside the other, from 0 on: each from ``second`` to
     ``until``.
     """
-    levels = steps.filter((pl.col("workload") == workload) & (pl.col("kind") == "level"))
+    levels = steps.filter(workload=workload, kind="level")
     panels, second = [], 0.0
     for step in levels.sort("start", "step").iter_rows(named=True):
         until = second + step["end"] - step["begin"]
@@ -152,7 +150,7 @@ def _draw_whole_trial(over_time: TimeSeries, key: str, variants: Variants) -> Fi
             "variant": r["variant"], "second": r["second"], "value": r["value"] * scale,
             "run": f"{r['start']}.{r['step']}" if key in _BROKEN else str(r["start"]),
         }
-        for r in over_time.series.filter(pl.col("measure") == key).iter_rows(named=True)
+        for r in over_time.series.filter(measure=key).iter_rows(named=True)
     ]  # fmt: skip
     ends = [
         float(end) for row in over_time.steps.select("begin", "end").iter_rows() for end in row
@@ -183,7 +181,7 @@ def _draw_whole_trial(over_time: TimeSeries, key: str, variants: Variants) -> Fi
 
 def _has_room_for_levels(steps: pl.DataFrame) -> bool:
     """Whether the levels' numbers fit on top of a chart."""
-    return steps.filter(pl.col("kind") == "level").height <= _MOST
+    return steps.filter(kind="level").height <= _MOST
 
 
 def _make_step_layers(steps: pl.DataFrame, x: Channel) -> list[Layer]:
@@ -201,7 +199,7 @@ def _make_step_layers(steps: pl.DataFrame, x: Channel) -> list[Layer]:
         if several and (r["start"], r["workload"]) not in labelled:
             labelled.add((r["start"], r["workload"]))
             workloads.append({"second": r["begin"], "text": r["workload"]})
-    rests = steps.filter(pl.col("kind") == "idle").iter_rows(named=True)
+    rests = steps.filter(kind="idle").iter_rows(named=True)
     idle = [{"second": (r["begin"] + r["end"]) / 2, "text": "idle"} for r in rests]
     layers = [
         draw(pauses, "rect", style="pause", x=x, x2={"field": "until"}),

@@ -169,7 +169,7 @@ def draw_pair_matrix(
     """
     title = MEASURES[measure].short
     more_is_better = MEASURES[measure].better == "higher"
-    ratios = pairs.filter((pl.col("measure") == measure) & pl.col("workload").eq_missing(workload))
+    ratios = pairs.filter(pl.col("workload").eq_missing(workload), measure=measure)
     rows = []
     for row in ratios.iter_rows(named=True):
         ratio, low, high = row["ratio"], row["low"], row["high"]

@@ -98,7 +98,7 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         "steps": time.steps,
         **_collect_comparisons(comparisons, campaign.experiment.baseline),
         "pairs": compare_all_pairs(campaign),
-        "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
+        "faults": campaign.trials.filter(outcome="fault").select(_FAULT),
         "blocks": pl.concat([campaign.block, campaign.duet_block]),
         "variants": campaign.variant,
         **duets,
@@ -131,7 +131,7 @@ def _collect_replay_tables(campaign: Campaign, comparisons: Comparisons) -> dict
         "marks": campaign.of(campaign.replay_mark).drop("trial_level", "trial_workload"),
         **_collect_comparisons(comparisons, campaign.experiment.baseline),
         "pairs": compare_all_pairs(campaign),
-        "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
+        "faults": campaign.trials.filter(outcome="fault").select(_FAULT),
         "blocks": campaign.block,
         "variants": campaign.variant,
     }

@@ -95,7 +95,7 @@ def _tabulate_growth(growths: list[HeapGrowth], cycles: Cycles) -> Table:
 def _draw_growth(growths: list[HeapGrowth], ends: pl.DataFrame, cycles: Cycles) -> Figure:
     """Draw the heap at the ends of the cycles, less that at the first that counts."""
     means = ends.group_by("variant", "cycle").agg(pl.col("heap").mean()).sort("variant", "cycle")
-    first = means.filter(pl.col("cycle") == cycles.settled).select("variant", start="heap")
+    first = means.filter(cycle=cycles.settled).select("variant", start="heap")
     rows = [
         {
             "variant": r["variant"],

@@ -76,8 +76,7 @@ def draw_peak_heaps(campaign: Campaign, facts: ReplayFacts, variants: Variants) 
     """Draw peak heap from zero: the mean as a bar, every replay as a stroke."""
     peaks = campaign.good.filter(pl.col(PEAK.trial).is_not_null())
     bars = [
-        Bar(name, name, peaks.filter(pl.col("variant") == name)[PEAK.trial].to_list())
-        for name in variants.names
+        Bar(name, name, peaks.filter(variant=name)[PEAK.trial].to_list()) for name in variants.names
     ]
     return Figure(
         "replay-peaks",

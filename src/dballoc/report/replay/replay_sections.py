@@ -1,8 +1,5 @@
 """What the report of a campaign of replays holds, in its order, and its tables."""
 
-import json
-import shlex
-
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
@@ -21,7 +18,7 @@ from dballoc.analysis.replay.replay_figures import (
 )
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.document.charts import Variants
-from dballoc.document.model import Figure, Section, Table
+from dballoc.document.model import Column, Figure, Section, Table, tabulate
 from dballoc.experiment.designs import Design
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.charts import ratios
@@ -113,7 +110,9 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
         make_environment_section(
             campaign,
             tabulate_trace(facts),
-            tabulate_mallocs(campaign),
+            tables.tabulate_variants(campaign).drop_columns(
+                "server", "buffer pool", "THP", "CPUs of the server"
+            ),
             tables.tabulate_environment(campaign),
             title="Trace and environment",
         ),
@@ -168,70 +167,56 @@ def tabulate_replays(averages: pl.DataFrame, facts: ReplayFacts) -> Table:
     """Return each variant's means. ``averages``: of
     :func:`dballoc.analysis.replay.replay_figures.average_replays`.
     """
-    rows = [
-        [
-            row["variant"],
-            mebibytes(row["peak"]),
-            mebibytes(row["end"]),
-            _format_idle(row["variant"], row["idle"], facts),
-            _format_fragmentation(row["fragmentation"], facts),
-            number(row["cpu"]),
-            str(row["n"]),
-        ]
-        for row in averages.iter_rows(named=True)
-    ]
-    columns = [
-        "variant", "peak heap, MiB", "at the end, MiB", "idle, MiB", "peak ÷ live bytes",
-        "CPU per event, ns", "trials",
-    ]  # fmt: skip
+    unkept = [] if facts.keeps_the_clock else facts.decaying
+    columns = (
+        Column("variant"),
+        Column("peak heap, MiB", "peak", mebibytes),
+        Column("at the end, MiB", "end", mebibytes),
+        Column(
+            "idle, MiB", lambda row: None if row["variant"] in unkept else row["idle"], mebibytes
+        ),
+        # The peak of a stretch is not that of the live bytes.
+        Column(
+            "peak ÷ live bytes",
+            lambda row: None if facts.window else row["fragmentation"],
+            "{:.2f}".format,
+        ),
+        Column("CPU per event, ns", "cpu", number),
+        Column("trials", "n"),
+    )
     caption = (
         "Means over the trials that ended as planned. Live bytes: what the program had asked for "
         "and not freed, at the peak. Idle: at rest after the last event. CPU per event: of all "
         "threads, for the calls and for touching what they returned, their waiting for each other "
         "left out."
     )
-    if not facts.keeps_the_clock and facts.decaying:
+    if unkept:
         caption += (
-            f" Idle heap is not shown for {listing(list(facts.decaying))}: what they give back "
+            f" Idle heap is not shown for {listing(list(unkept))}: what they give back "
             "depends on the clock, which this replay does not keep."
         )
-    return Table(title="Heap and CPU", columns=columns, rows=rows, caption=caption)
+    return tabulate("Heap and CPU", columns, averages.iter_rows(named=True), caption=caption)
+
+
+_DETAILS = (
+    Column("variant"),
+    Column("in malloc, ns an event", "malloc", number),
+    Column("events/s", "events", number),
+    Column("page faults per 1,000 events", "faults", number),
+    Column("waited, s", "waited", number),
+    Column("engine's memory, MiB", "own_memory", mebibytes),
+    Column("calls without memory", "failed"),
+)
 
 
 def tabulate_replay_details(averages: pl.DataFrame) -> Table:
     """Return how the replays went: the engine's side of them."""
-    rows = [
-        [
-            row["variant"],
-            number(row["malloc"]),
-            number(row["events"]),
-            number(row["faults"]),
-            number(row["waited"]),
-            mebibytes(row["own_memory"]),
-            str(row["failed"]),
-        ]
-        for row in averages.iter_rows(named=True)
-    ]
-    columns = [
-        "variant", "in malloc, ns an event", "events/s", "page faults per 1,000 events",
-        "waited, s", "engine's memory, MiB", "calls without memory",
-    ]  # fmt: skip
     caption = (
         "In malloc: time by the clock, from the calls that were timed. Waited: for blocks of other "
         "threads, all threads together. The engine's memory is subtracted from every heap."
     )
-    return Table(title="How the replays went", columns=columns, rows=rows, caption=caption)
-
-
-def _format_fragmentation(ratio: float | None, facts: ReplayFacts) -> str:
-    # The peak of a stretch is not that of the live bytes.
-    return NOTHING if ratio is None or facts.window else f"{ratio:.2f}"
-
-
-def _format_idle(variant: str, idle: float | None, facts: ReplayFacts) -> str:
-    if variant in facts.decaying and not facts.keeps_the_clock:
-        return NOTHING
-    return mebibytes(idle)
+    rows = averages.iter_rows(named=True)
+    return tabulate("How the replays went", _DETAILS, rows, caption=caption)
 
 
 def tabulate_latencies(latencies: pl.DataFrame, names: list[str]) -> Table:
@@ -273,47 +258,34 @@ def describe_replay_levels(procedure: Procedure) -> str:
 def tabulate_fidelity(fidelity: Fidelity) -> Table:
     """Return the recorded process's heap beside the replayed one."""
     has_books = any(m.books is not None for m in fidelity.marks)
-    rows = [
-        [
-            "peak" if fidelity.peak_is_estimated else "most at any mark",
-            NOTHING,
-            mebibytes(fidelity.real_peak),
-            mebibytes(fidelity.replayed_peak),
-            _format_error(fidelity.error),
-            *([NOTHING, NOTHING] if has_books else []),
-        ]
+    columns = [
+        Column("moment", "name"),
+        Column("at, s", "t", number),
+        Column("real heap, MiB", "real", mebibytes),
+        Column("replayed, MiB", "replayed", mebibytes),
+        Column("replayed against real", "error", _format_error),
     ]
-    rows += [
-        [
-            m.name,
-            number(m.t),
-            mebibytes(m.real),
-            mebibytes(m.replayed),
-            _format_error(m.error),
-            *([mebibytes(m.books), mebibytes(m.alive)] if has_books else []),
+    if has_books:
+        columns += [
+            Column("in use by malloc's books, MiB", "books", mebibytes),
+            Column("alive in the trace, MiB", "alive", mebibytes),
         ]
-        for m in fidelity.marks
-    ]
-    columns = ["moment", "at, s", "real heap, MiB", "replayed, MiB", "replayed against real"]
-    books = ["in use by malloc's books, MiB", "alive in the trace, MiB"] if has_books else []
+    peak = {
+        "name": "peak" if fidelity.peak_is_estimated else "most at any mark",
+        "real": fidelity.real_peak,
+        "replayed": fidelity.replayed_peak,
+        "error": fidelity.error,
+    }
     caption = (
         f"Replayed: mean over trials of {fidelity.variant}, whose malloc is the recorded one, by "
         "its name, version and settings as far as the trace tells them."
     )
-    notes = (
-        *(
-            ["The real peak: the high-water mark of RSS, less what was not heap at rest."]
-            if fidelity.peak_is_estimated
-            else []
-        ),
-        *(["Malloc's books count blocks as it rounded them."] if has_books else []),
-    )
-    return Table(
-        title="The replay beside the recorded process",
-        columns=[*columns, *books],
-        rows=rows,
-        caption=" ".join([caption, *notes]),
-    )
+    if fidelity.peak_is_estimated:
+        caption += " The real peak: the high-water mark of RSS, less what was not heap at rest."
+    if has_books:
+        caption += " Malloc's books count blocks as it rounded them."
+    title = "The replay beside the recorded process"
+    return tabulate(title, columns, [peak, *fidelity.marks], caption=caption)
 
 
 def _format_error(error: float) -> str:
@@ -335,12 +307,7 @@ def tabulate_trace(facts: ReplayFacts) -> Table:
         ("peak heap judged", _format_window(facts)),
         ("replayed", f"{facts.mode}, speed {facts.speed:g}, pages touched: {facts.touch}"),
     ]
-    return Table(
-        title="The trace",
-        columns=["what", "as found"],
-        rows=[list(row) for row in rows],
-        words=("as found",),
-    )
+    return tabulate("The trace", tables.FOUND, rows)
 
 
 def _doubt_settings(facts: ReplayFacts) -> str:
@@ -352,25 +319,3 @@ def _format_window(facts: ReplayFacts) -> str:
     if facts.window is None:
         return "of all of it"
     return f"from {number(facts.window[0])} s to {number(facts.window[1])} s"
-
-
-def tabulate_mallocs(campaign: Campaign) -> Table:
-    """Return each variant's allocator and settings."""
-    rows = []
-    by_name = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
-    for name in campaign.names:
-        row = by_name[name]
-        environment = json.loads(row["environment"])
-        rows.append(
-            [
-                name,
-                " ".join(filter(None, [row["allocator"], row["allocator_version"]])),
-                "\n".join(json.loads(row["libraries"])) or NOTHING,
-                "\n".join(
-                    f"{k}={shlex.quote(v)}" for k, v in environment.items() if k != "LD_PRELOAD"
-                )
-                or NOTHING,
-            ]
-        )
-    columns = ["variant", "allocator", "preloaded", "environment"]
-    return Table(title="Variants", columns=columns, rows=rows, words=columns)

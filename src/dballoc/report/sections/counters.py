@@ -91,9 +91,7 @@ def _tabulate_counts(campaign: Campaign, rows: pl.DataFrame, design: str) -> Tab
         of_place = {
             row["event"]: row
             for row in rows.filter(
-                (pl.col("workload") == workload)
-                & pl.col("threads").eq_missing(threads)
-                & (pl.col("variant") == name)
+                pl.col("threads").eq_missing(threads), workload=workload, variant=name
             ).iter_rows(named=True)
         }
         label = f"{name}, A2 ÷ A1" if name == campaign.experiment.baseline else name

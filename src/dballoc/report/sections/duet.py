@@ -215,7 +215,7 @@ def draw_duet_blocks(
     """Draw CPU per transaction, variant ÷ baseline, block by block, from
     :func:`dballoc.analysis.tables.values.compute_block_logs`.
     """
-    rows = _make_rows(block_logs.filter(pl.col("workload") == workload), names, confidence)
+    rows = _make_rows(block_logs.filter(workload=workload), names, confidence)
     order = list(dict.fromkeys(row["row"] for row in rows))
     values = [row["value"] for row in rows if "value" in row]
     low, high = min([0.98, *values]), max([1.02, *values])
@@ -262,7 +262,7 @@ def _make_rows(block_logs: pl.DataFrame, names: list[str], confidence: float) ->
     """Return a row for each variant's interval and for each of its blocks; the baseline last."""
     rows: Rows = []
     for name in [*names[1:], names[0]]:
-        variant_blocks = block_logs.filter(pl.col("variant") == name)
+        variant_blocks = block_logs.filter(variant=name)
         if not variant_blocks.height:
             continue
         label = f"{name}, A2 ÷ A1" if name == names[0] else name

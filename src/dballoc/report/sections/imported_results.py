@@ -287,9 +287,9 @@ def _draw_charts(
     summary: pl.DataFrame, ratios: pl.DataFrame, workload: str, variants: Variants
 ) -> list[Figure]:
     shown = [levels.draw_curve(summary, workload, THROUGHPUT, variants)]
-    if ratios.filter(pl.col("workload") == workload).height:
+    if ratios.filter(workload=workload).height:
         shown.append(levels.draw_relative_curve(ratios, workload, variants, "TPS"))
-    if summary.filter((pl.col("workload") == workload) & (pl.col("measure") == PEAK.levels)).height:
+    if summary.filter(workload=workload, measure=PEAK.levels).height:
         shown.append(levels.draw_curve(summary, workload, PEAK, variants))
     return shown
 

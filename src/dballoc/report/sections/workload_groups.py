@@ -108,7 +108,7 @@ def tabulate_scan_rates(campaign: Campaign) -> list[Table]:
         if read_workload_facts(campaign).get(name, {}).get("whole")
     ]
     scan_rates = level_curves.average_levels(campaign).filter(
-        (pl.col("measure") == "tps") & pl.col("workload").is_in(table_scans)
+        pl.col("workload").is_in(table_scans), measure="tps"
     )
     size = campaign.experiment.data.rows
     columns = (

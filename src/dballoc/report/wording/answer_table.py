@@ -4,8 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import polars as pl
-
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.recommendation import Recommendation, judge_comparison
 from dballoc.analysis.measures import PEAK, Metric
@@ -34,7 +32,7 @@ def collect_tail_latencies(campaign: Campaign) -> list[TailLatency]:
     if Design.SOLO not in campaign.designs:
         return []
     rows = level_curves.compute_relative_levels(campaign, "p99").filter(
-        pl.col("threads") == max(campaign.experiment.threads)
+        threads=max(campaign.experiment.threads)
     )
     return [
         TailLatency(**row)
