@@ -222,9 +222,8 @@ def test_a_client_hosts_directories_are_its_guardians_before_they_are_made(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(node_client, "Custody", FakeCustody)
     monkeypatch.setattr(node_client, "server_user", lambda: user)
-    monkeypatch.setattr(node_client, "write_workload_files", lambda table, *_: table)
-    for module, name in (("experiment_file", "parse_table"), ("experiment_file", "build_experiment"), ("workload", "settle")):  # fmt: skip
-        monkeypatch.setattr(getattr(node_client, module), name, lambda *_: {})
+    monkeypatch.setattr(ClientRequest, "build_experiment", lambda *_: {})
+    monkeypatch.setattr(node_client.workload, "settle", lambda *_: {})
     sysbench = Sysbench(Path("/usr/bin/sysbench"), "1.0.20", Path("/usr/share/sysbench"))
     monkeypatch.setattr(node_client.sysbench_command, "find", lambda: sysbench)
     request = ClientRequest(

@@ -18,6 +18,7 @@ from dballoc.host.settings.machine_lock import HeldByGuardian, HeldByRun
 from dballoc.hosts import node_block
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.remote_load import ClientHostFailed
+from dballoc.hosts.node_process import make_refusal
 
 
 class FakeCustody:
@@ -87,7 +88,8 @@ def test_each_directory_of_a_block_has_one_guardian_while_it_runs(
     monkeypatch.setattr(node_block.tempfile, "gettempdir", lambda: str(tmp_path))
     user = SimpleNamespace(show=lambda path: None)
     monkeypatch.setattr(node_block, "server_user", lambda: user)
-    monkeypatch.setattr(node_block, "_prepare", lambda *_: make_setting())
+    monkeypatch.setattr(BlockRequest, "build_experiment", lambda *_: None)
+    monkeypatch.setattr(node_block, "prepare_campaign", lambda _: make_setting())
     leases: list[Lease] = []
     monkeypatch.setattr(
         node_block, "fetch_like_driver", lambda fetched, notice, lease: leases.append(lease)
@@ -142,6 +144,6 @@ def test_a_client_host_has_the_drivers_sysbench() -> None:
 def test_a_refusal_says_whether_another_try_may_end_otherwise(
     error: Exception, is_passing: bool, blames_client: bool
 ) -> None:
-    refusal = node_block.make_refusal(error)
+    refusal = make_refusal(error)
     assert (refusal.is_passing, refusal.blames_client) == (is_passing, blames_client)
     assert refusal.text == str(error)

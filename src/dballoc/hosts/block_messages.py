@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from dballoc import readers
-from dballoc.hosts.client.load_messages import FromClient, ToClient
-from dballoc.hosts.message_limits import LONGEST_LINE
+from dballoc.hosts.client.load_messages import FromClient, HostMessage, ToClient, parse_line
 from dballoc.store import column_types
 from dballoc.store.results import Stored, TrialRecord
 from dballoc.store.rows import TABLES, LocalPart, MeasuredBlock, MeasuredTrial, TrialPart
@@ -37,25 +36,21 @@ _Cell = int | float | str | None
 _Row = dict[str, _Cell]
 
 
-class _BlockMessage(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Notice(_BlockMessage):
+class Notice(HostMessage):
     """A sentence for the user."""
 
     kind: Literal["notice"] = "notice"
     text: _Text
 
 
-class TrialStarted(_BlockMessage):
+class TrialStarted(HostMessage):
     """A trial begins; should the host be lost now, it is this one that is."""
 
     kind: Literal["trial started"] = "trial started"
     position: _Position
 
 
-class FilePiece(_BlockMessage):
+class FilePiece(HostMessage):
     """A piece of a raw file of the trial at ``position``, to be appended; base64."""
 
     kind: Literal["file"] = "file"
@@ -71,7 +66,7 @@ class FilePiece(_BlockMessage):
             raise readers.Unfit("a file's piece is not base64") from None
 
 
-class TrialFinished(_BlockMessage):
+class TrialFinished(HostMessage):
     """A trial's rows: one record, or a duet's two, the baseline's first. ``settled_otherwise``: as
     :class:`dballoc.store.results.TrialRecord` has it.
     """
@@ -82,7 +77,9 @@ class TrialFinished(_BlockMessage):
         list[dict[str, Annotated[list[_Row], Field(max_length=_MOST_ROWS)]]],
         Field(min_length=1, max_length=2),
     ]
-    settled_otherwise: Annotated[dict[_Variable, _Variable], Field(max_length=100)] = {}
+    settled_otherwise: Annotated[
+        dict[_Variable, _Variable], Field(max_length=100, default_factory=dict)
+    ]
 
     @cached_property
     def trials(self) -> list[TrialRecord]:
@@ -90,7 +87,7 @@ class TrialFinished(_BlockMessage):
         return [_build_record(record, self.settled_otherwise) for record in self.records]
 
 
-class BlockFinished(_BlockMessage):
+class BlockFinished(HostMessage):
     """All trials are over: the row of table ``block``, without its place."""
 
     kind: Literal["block"] = "block"
@@ -106,7 +103,7 @@ class BlockFinished(_BlockMessage):
         return row
 
 
-class BlockRefused(_BlockMessage):
+class BlockRefused(HostMessage):
     """The host cannot run the block, or not finish it; the last message. ``blames_client``: because
     of its client host; ``is_passing``: because of something that may be otherwise in some minutes.
     """
@@ -117,7 +114,7 @@ class BlockRefused(_BlockMessage):
     is_passing: bool = False
 
 
-class Ended(_BlockMessage):
+class Ended(HostMessage):
     """The process of the block ended without a last word; ``log``: the end of what it printed."""
 
     kind: Literal["ended"] = "ended"
@@ -142,13 +139,7 @@ _ADAPTER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discrimina
 
 def parse_message(line: bytes) -> Message:
     """Parse a line. Raises Unfit if it is no message, or if a row does not fit its table."""
-    if len(line) > LONGEST_LINE:
-        raise readers.Unfit("a message is too long")
-    try:
-        # The strict reader of JSON: bounded depth, no NaN.
-        message = _ADAPTER.validate_python(readers.document(line))
-    except ValidationError as error:
-        raise readers.Unfit(f"not a message: {readers.first_complaint(error)}") from None
+    message = parse_line(_ADAPTER, line)
     match message:
         case FilePiece():
             if not is_file_name(message.name):

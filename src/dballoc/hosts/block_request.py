@@ -1,20 +1,16 @@
 """What a host is asked for: one attempt at one block, as JSON. It holds no password."""
 
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from dballoc import readers
 from dballoc.campaign.trials.duet_trial import Slices
 from dballoc.experiment import secret_names
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
-from dballoc.hosts.client.load_messages import WorkloadFiles
+from dballoc.hosts.client.load_messages import HostRequest
 from dballoc.hosts.client.remote_load import ClientPlace
 from dballoc.store.rows import VariantRow
-
-# The most bytes of a request; the experiment is nearly all of it.
-LARGEST_REQUEST = 4 * readers.MIB
 
 # Columns of table variant that must be the same on all hosts: their rows are one row there.
 SAME_ON_ALL_HOSTS = ("allocator", "allocator_version", "server", "server_version", "engine", "thp")
@@ -25,42 +21,27 @@ _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Seconds = Annotated[float, Field(ge=0, le=1e6)]
 
 
-class BlockRequest(BaseModel):
-    """One attempt at one block. ``dballoc``: the version that asks; ``experiment``: TOML;
-    ``slices``: those of a duet, chosen by the driver; ``variants``: those columns of each variant
-    that must be the same on the host; ``sysbench``: the version of the driver's, which must be that
-    of all hosts; ``earlier_probes``: seconds of the fixed probe in the blocks that ran there
-    before; ``lease``: seconds after the last word of the driver in which the host ends everything;
-    ``client``: where the load comes from, None for the same host; ``workload_files``: those of own
-    workloads (:mod:`dballoc.load.workload_files`); ``fetched``: what the driver has fetched for it
-    (:mod:`dballoc.hosts.fetch_like_driver`).
+class BlockRequest(HostRequest):
+    """One attempt at one block. ``slices``: those of a duet, chosen by the driver; ``variants``:
+    those columns of each variant that must be the same on the host; ``sysbench``: the version of
+    the driver's, which must be that of all hosts; ``earlier_probes``: seconds of the fixed probe in
+    the blocks that ran there before; ``client``: where the load comes from, None for the same host;
+    ``fetched``: what the driver has fetched for it (:mod:`dballoc.hosts.fetch_like_driver`).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    ASKER = "block"
 
-    dballoc: _Text
-    experiment: str
     design: Design
     block: Annotated[int, Field(ge=1, le=10**9)]
     attempt: _Count
     slices: Slices | None = None
     variants: dict[_Text, dict[_Text, _Text | None]]
     sysbench: _Text
-    earlier_probes: Annotated[list[_Seconds], Field(max_length=100_000)] = []
-    lease: Annotated[float, Field(gt=0, le=3600)]
+    earlier_probes: Annotated[list[_Seconds], Field(max_length=100_000, default_factory=list)]
     client: ClientPlace | None = None
-    workload_files: WorkloadFiles = {}
-    fetched: Annotated[dict[_Text, dict[_Text, _Digest]], Field(max_length=100)] = {}
-
-    @classmethod
-    def parse(cls, text: bytes) -> Self:
-        """Parse a request. Unfit if it is none."""
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
-            raise readers.Unfit(
-                f"not a block's request: {readers.first_complaint(error)}"
-            ) from None
+    fetched: Annotated[
+        dict[_Text, dict[_Text, _Digest]], Field(max_length=100, default_factory=dict)
+    ]
 
 
 def select_common_columns(row: VariantRow) -> dict[str, str | None]:

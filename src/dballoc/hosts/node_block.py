@@ -1,15 +1,13 @@
 """Run one block on this host, as a process of its own:
 ``python -m dballoc.hosts.node_block REQUEST_FD LINES_FD``.
 
-The request is read from one descriptor; from the other come the lines of the client host, where the
-block has one (:mod:`dballoc.hosts.client.load_messages`). Standard input is the lease (a stamp at
-least every few seconds, see :mod:`dballoc.host.guardian.guardian`); messages go to standard output
-(:mod:`dballoc.hosts.block_messages`). Nothing of Ray is in this process, so servers and the
-guardian are what they are in a local campaign.
+A process as :mod:`dballoc.hosts.node_process` says. The lines are those of the client host, where
+the block has one (:mod:`dballoc.hosts.client.load_messages`); the messages are those of
+:mod:`dballoc.hosts.block_messages`. Nothing of Ray is in this process, so servers and the guardian
+are what they are in a local campaign.
 """
 
 import base64
-import contextlib
 import os
 import stat
 import sys
@@ -18,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import dballoc
 from dballoc import readers
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer
@@ -29,11 +26,10 @@ from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.campaign.ways.servers import WAYS
 from dballoc.campaign.ways.way import Blocks
-from dballoc.errors import Failure, NotNow, UsageError
-from dballoc.experiment import experiment_file
+from dballoc.errors import UsageError
 from dballoc.experiment.schedule import Slot
 from dballoc.host import directories
-from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
+from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.server_user import server_user
 from dballoc.hosts.block_messages import (
@@ -41,7 +37,6 @@ from dballoc.hosts.block_messages import (
     MOST_FILE_BYTES,
     MOST_FILES,
     BlockFinished,
-    BlockRefused,
     FilePiece,
     Notice,
     TrialFinished,
@@ -50,7 +45,6 @@ from dballoc.hosts.block_messages import (
     make_record_rows,
 )
 from dballoc.hosts.block_request import (
-    LARGEST_REQUEST,
     BlockRequest,
     describe_other_sysbench,
     find_difference,
@@ -59,11 +53,9 @@ from dballoc.hosts.block_request import (
 from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.hosts.client.remote_load import ClientHostFailed, RemoteLoads
 from dballoc.hosts.fetch_like_driver import fetch_like_driver
-from dballoc.hosts.message_stream import MessageStream, take_standard_output
-from dballoc.load.workload_files import write_workload_files
+from dballoc.hosts.message_stream import MessageStream
+from dballoc.hosts.node_process import open_lease, run_process
 from dballoc.store.results import TrialRecord
-
-_LEASE = 0
 
 
 class _SentTrials:
@@ -136,10 +128,7 @@ def _send_file(stream: MessageStream, path: Path, name: str, position: int, size
 
 def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) -> None:
     """Run the block that is asked for. UsageError or Failure if this host cannot."""
-    if request.dballoc != dballoc.__version__:
-        raise UsageError(f"dballoc {dballoc.__version__} here, {request.dballoc} on the driver")
-    # Another number: standard input of a guardian is something else.
-    lease = Lease(os.dup(_LEASE), request.lease)
+    lease = open_lease(request)
     fetch_like_driver(request.fetched, lambda text: stream.send(Notice(text=text)), lease)
     # A kill, or a loss of contact, may come before the session, whose guardian takes over.
     with Custody(lease=lease) as custody:
@@ -147,7 +136,7 @@ def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) ->
         scripts = directories.make_fresh_directory(place, "dballoc-own-", custody.scratch)
         out = directories.make_fresh_directory(place, "dballoc-block-", custody.scratch)
         server_user().show(scripts)
-        setting = _prepare(request, scripts)
+        setting = prepare_campaign(request.build_experiment(scripts))
         _check_prepared(setting, request)
         loads = RemoteLoads(request.client, stream.send, lines) if request.client else None
 
@@ -161,13 +150,6 @@ def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) ->
 
         custody.check()
         run_in_session(setting, out, _SentNotices(stream), run_trials, lease=lease)
-
-
-def _prepare(request: BlockRequest, scripts: Path) -> PreparedCampaign:
-    """Prepare the campaign here, with the files of own workloads in ``scripts``."""
-    table = experiment_file.parse_table(request.experiment, "the experiment")
-    table = write_workload_files(table, request.workload_files, scripts)
-    return prepare_campaign(experiment_file.build_experiment(table, "the experiment"))
 
 
 def _check_prepared(setting: PreparedCampaign, request: BlockRequest) -> None:
@@ -220,38 +202,12 @@ def _wait_for_client_host(loads: RemoteLoads, sysbench: str) -> None:
         raise ClientHostFailed(f"the client host {loads.place.host}: {other}")
 
 
-def make_refusal(error: Exception) -> BlockRefused:
-    """Return the last word of a host that cannot run the block, or not finish it. Pure."""
-    return BlockRefused(
-        text=str(error),
-        blames_client=isinstance(error, ClientHostFailed),
-        is_passing=isinstance(error, NotNow | Failure),
-    )
-
-
 def main() -> int:
-    """Read the request, run the block, and send how it ended. Returns the exit status."""
-    request_descriptor, lines_descriptor = map(int, sys.argv[1:3])
-    with os.fdopen(request_descriptor, "rb") as file:
-        text = file.read(LARGEST_REQUEST + 1)
-    stream = take_standard_output()
+    """Run the block. Returns the exit status."""
     try:
-        if len(text) > LARGEST_REQUEST:
-            raise readers.Unfit("the request is too large")
-        run_block(BlockRequest.parse(text), stream, PipeLines(lines_descriptor))
-    except GuardianEnded as error:
-        # It may be for once, and its end is reported.
-        print(error, file=sys.stderr)
-        return 1
-    except (UsageError, Failure, readers.Unfit) as error:
-        with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
-            stream.send(make_refusal(error))
-        return 1
+        return run_process(BlockRequest, run_block)
     except Interrupted:
         return 130
-    except BrokenPipeError:
-        return 1
-    return 0
 
 
 if __name__ == "__main__":

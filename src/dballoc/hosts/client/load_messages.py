@@ -3,15 +3,17 @@ on between the two hosts of a block, after checking them. No password is in them
 """
 
 import ipaddress
-from typing import Annotated, Literal, Self, TypeVar
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dballoc import readers
+from dballoc.experiment import experiment_file
 from dballoc.experiment.flag import Engine
-from dballoc.experiment.model import MOST_CLIENTS
+from dballoc.experiment.model import MOST_CLIENTS, Experiment
 from dballoc.hosts.message_limits import LONGEST_LINE
-from dballoc.load.workload_files import MOST_BYTES
+from dballoc.load.workload_files import MOST_BYTES, write_workload_files
 
 # The most characters of what a client prints, and of its reports: 300 a second for a day.
 MOST_PRINTED = 4 * readers.MIB
@@ -42,36 +44,57 @@ WorkloadFiles = Annotated[
 IpAddress = Annotated[str, Field(max_length=100), AfterValidator(_check_address)]
 
 
-class _ClientMessage(BaseModel):
+class HostMessage(BaseModel):
+    """A message from one host to another."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class ClientRequest(_ClientMessage):
-    """What a client host is started with. ``dballoc``: the version that asks; ``experiment``: TOML;
-    ``server``: the address of the only host that it may load; ``shares_kernel``: whether that host
-    has the same kernel; ``lease``, ``workload_files``: as of
-    :class:`dballoc.hosts.block_request.BlockRequest`.
+class HostRequest(HostMessage):
+    """What a process of a block is started with. ``dballoc``: the version that asks;
+    ``experiment``: TOML; ``lease``: seconds after the last word of the driver in which the host
+    ends everything; ``workload_files``: those of own workloads
+    (:mod:`dballoc.load.workload_files`).
     """
+
+    ASKER: ClassVar[str]
 
     dballoc: _Text
     experiment: Annotated[str, Field(max_length=4 * readers.MIB)]
-    server: IpAddress
-    shares_kernel: bool
     lease: Annotated[float, Field(gt=0, le=3600)]
     workload_files: WorkloadFiles = {}
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Parse a request. Unfit if it is none."""
+        """Parse a request. Raises Unfit if the bytes are not one."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
             raise readers.Unfit(
-                f"not a client's request: {readers.first_complaint(error)}"
+                f"not a {cls.ASKER}'s request: {readers.first_complaint(error)}"
             ) from None
 
+    def build_experiment(self, directory: Path) -> Experiment:
+        """Write the files of own workloads into ``directory``, and return the experiment with them.
+        Raises Unfit or UsageError.
+        """
+        table = experiment_file.parse_table(self.experiment, "the experiment")
+        table = write_workload_files(table, self.workload_files, directory)
+        return experiment_file.build_experiment(table, "the experiment")
 
-class LoadRequested(_ClientMessage):
+
+class ClientRequest(HostRequest):
+    """What a client host is started with. ``server``: the address of the only host that it may
+    load; ``shares_kernel``: whether that host has the same kernel.
+    """
+
+    ASKER = "client"
+
+    server: IpAddress
+    shares_kernel: bool
+
+
+class LoadRequested(HostMessage):
     """A load is to begin. ``seconds`` 0: until it ends by itself; ``port``: where the server
     listens; ``password``: of its account for loads, encrypted for this client host, base64;
     ``certificates``: the files for an encrypted connection, PEM, which open nothing without it.
@@ -88,14 +111,14 @@ class LoadRequested(_ClientMessage):
     certificates: dict[_CertificateName, _Pem] = {}
 
 
-class LoadStopped(_ClientMessage):
+class LoadStopped(HostMessage):
     """A load is to end at once."""
 
     kind: Literal["stop load"] = "stop load"
     number: _Number
 
 
-class ClientReady(_ClientMessage):
+class ClientReady(HostMessage):
     """The client host can begin. ``key``: with which passwords are encrypted for it, PEM;
     ``sysbench``: the version of its own.
     """
@@ -105,7 +128,7 @@ class ClientReady(_ClientMessage):
     sysbench: _Text
 
 
-class ClientFigures(_ClientMessage):
+class ClientFigures(HostMessage):
     """What the client host did during a load. ``seconds``: from its first report to its last
     (:mod:`dballoc.hosts.client.client_readings`); ``cpu``: CPU seconds of the client itself;
     ``cpus``: those that it may use, by its affinity and its cgroups' quota; ``busy``: the share of
@@ -126,7 +149,7 @@ class ClientFigures(_ClientMessage):
     round_trip: _Seconds
 
 
-class LoadFinished(_ClientMessage):
+class LoadFinished(HostMessage):
     """A load has ended. ``status``: of the client, negative for a signal; ``user``, ``system``: its
     CPU seconds; ``printed``, ``reports``: the texts that it wrote; ``ahead``: seconds by which the
     Unix time of the server's host is ahead of the CLOCK_MONOTONIC of the client's. The last two are
@@ -157,15 +180,18 @@ _FROM_CLIENT: TypeAdapter[FromClient] = TypeAdapter(
 
 def parse_to_client(line: bytes) -> ToClient:
     """Parse a line of the server's host for the client's. Unfit if it is none."""
-    return _parse(_TO_CLIENT, line)
+    return parse_line(_TO_CLIENT, line)
 
 
 def parse_from_client(line: bytes) -> FromClient:
     """Parse a line of the client's host for the server's. Unfit if it is none."""
-    return _parse(_FROM_CLIENT, line)
+    return parse_line(_FROM_CLIENT, line)
 
 
-def _parse(adapter: TypeAdapter[T], line: bytes) -> T:
+def parse_line(adapter: TypeAdapter[T], line: bytes) -> T:
+    """Parse a line by the strict reader of JSON: bounded depth, no NaN. Raises Unfit if it is no
+    message of the adapter's.
+    """
     if len(line) > LONGEST_LINE:
         raise readers.Unfit("a message is too long")
     try:

@@ -1,12 +1,10 @@
 """Run the loads of a block on this host, as a process of its own:
 ``python -m dballoc.hosts.client.node_client REQUEST_FD LINES_FD``.
 
-Like :mod:`dballoc.hosts.node_block`: the request is read from one descriptor, standard input is the
-lease, answers go to standard output. What is asked later comes as lines from the second descriptor
+A process as :mod:`dballoc.hosts.node_process` says. What is asked later comes as lines
 (:mod:`dballoc.hosts.client.load_messages`).
 """
 
-import contextlib
 import os
 import sys
 import tempfile
@@ -16,17 +14,13 @@ from pathlib import Path
 import pymysql
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-import dballoc
 from dballoc import readers
-from dballoc.errors import Failure, NotNow, UsageError
-from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
-from dballoc.host.guardian.guardian_client import Custody, Exit, GuardianEnded, Lease
+from dballoc.host.guardian.guardian_client import Custody, Exit
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
-from dballoc.hosts.block_messages import BlockRefused
 from dballoc.hosts.client import network_link, password_seal
 from dballoc.hosts.client.client_readings import LoadReadings
 from dballoc.hosts.client.load_messages import (
@@ -43,14 +37,11 @@ from dballoc.hosts.client.load_messages import (
 from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.hosts.client.remote_load import ACCOUNT
 from dballoc.hosts.client.server_clock import ClockReading, ask_server_clock
-from dballoc.hosts.message_stream import MessageStream, take_standard_output
+from dballoc.hosts.message_stream import MessageStream
+from dballoc.hosts.node_process import open_lease, run_process
 from dballoc.load import client, sysbench_command, workload
-from dballoc.load.workload_files import write_workload_files
 from dballoc.servers.private.command_line import Address
 
-_LEASE = 0
-# The request is an experiment at most.
-_LARGEST_REQUEST = 5 * readers.MIB
 # Seconds between two looks at a load and at what is asked, and between two requests.
 _POLL = 0.02
 _IDLE = 5.0
@@ -76,12 +67,10 @@ class ClientSetting:
 
 def serve_loads(request: ClientRequest, stream: MessageStream, lines: PipeLines) -> None:
     """Run loads until the other end closes. UsageError or Failure if this host cannot."""
-    if request.dballoc != dballoc.__version__:
-        raise UsageError(f"dballoc {dballoc.__version__} here, {request.dballoc} on the driver")
+    lease = open_lease(request)
     user = server_user()
     if not request.shares_kernel:
         user.check_alone()
-    lease = Lease(os.dup(_LEASE), request.lease)
     with Custody(adopt=True, lease=lease) as custody:
         private = directories.make_run_directory(custody.scratch)
         work = directories.make_run_directory(custody.scratch)
@@ -91,9 +80,7 @@ def serve_loads(request: ClientRequest, stream: MessageStream, lines: PipeLines)
         user.share(work)
         user.show(scripts)
         user.show(private)
-        table = experiment_file.parse_table(request.experiment, "the experiment")
-        table = write_workload_files(table, request.workload_files, scripts)
-        experiment = experiment_file.build_experiment(table, "the experiment")
+        experiment = request.build_experiment(scripts)
         setting = ClientSetting(
             experiment=experiment,
             server=request.server,
@@ -225,30 +212,5 @@ def _read_text(path: Path, most: int) -> str:
         return ""
 
 
-def main() -> int:
-    """Read the request, and run loads until the other end closes. Returns the exit status."""
-    request_descriptor, lines_descriptor = map(int, sys.argv[1:3])
-    with os.fdopen(request_descriptor, "rb") as file:
-        text = file.read(_LARGEST_REQUEST + 1)
-    stream = take_standard_output()
-    try:
-        if len(text) > _LARGEST_REQUEST:
-            raise readers.Unfit("the request is too large")
-        serve_loads(ClientRequest.parse(text), stream, PipeLines(lines_descriptor))
-    except GuardianEnded as error:
-        # It may be for once, and its end is reported.
-        print(error, file=sys.stderr)
-        return 1
-    except (UsageError, Failure, readers.Unfit) as error:
-        with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
-            stream.send(
-                BlockRefused(text=str(error), is_passing=isinstance(error, NotNow | Failure))
-            )
-        return 1
-    except BrokenPipeError:
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_process(ClientRequest, serve_loads))

@@ -9,7 +9,7 @@ from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.hosts.block_request import BlockRequest
-from dballoc.hosts.client.load_messages import ClientRequest
+from dballoc.hosts.client.load_messages import ClientRequest, HostRequest
 from dballoc.hosts.client.remote_load import ClientPlace
 from dballoc.hosts.place_blocks import Host, HostPair
 
@@ -75,12 +75,9 @@ def make_client_place(pair: HostPair) -> ClientPlace | None:
 def make_client_request(request: BlockRequest, pair: HostPair) -> ClientRequest:
     """Return what a client host is asked, for a block that is asked of its server's host."""
     return ClientRequest(
-        dballoc=request.dballoc,
-        experiment=request.experiment,
+        **request.model_dump(include=set(HostRequest.model_fields)),
         server=pair.server.address,
         shares_kernel=pair.shares_kernel,
-        lease=request.lease,
-        workload_files=request.workload_files,
     )
 
 
