@@ -37,6 +37,11 @@ def test_allocators_replace_the_variants() -> None:
     assert result["baseline"] == "glibc"
 
 
+def test_a_list_of_no_allocators_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^--allocators: name at least one, like glibc,jemalloc"):
+        experiment_from_flags.read_experiment(ExperimentSource(allocators=" ,"), {})
+
+
 def test_without_glibc_the_first_is_the_baseline() -> None:
     assert (
         experiment_from_flags.overlay(TABLE, {"allocators": ["mimalloc", "jemalloc"]})["baseline"]

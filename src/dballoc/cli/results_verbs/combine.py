@@ -1,13 +1,12 @@
 """``dballoc combine``: the campaigns of several hosts as one question."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dballoc.cli.shared import flags
-from dballoc.cli.shared.safe_output import Console
+from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.document.terminal import print_document
 from dballoc.errors import UsageError
 
@@ -80,7 +79,7 @@ def combine(
     document = gather_hosts_report(pool, judge_over_hosts(pool))
     page = write_document(document, out, redact) if out is not None else None
     if as_json:
-        print(json.dumps(document.data, indent=1))
+        print_json(document.data)
     else:
         console = Console(highlight=False)
         print_document(console, document)

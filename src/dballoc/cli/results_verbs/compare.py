@@ -1,6 +1,5 @@
 """``dballoc compare``: two results directories against each other."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,7 +7,7 @@ import typer
 
 from dballoc import catalogue
 from dballoc.cli.shared import flags
-from dballoc.cli.shared.safe_output import Console
+from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.document.terminal import print_sections
 from dballoc.errors import Failure, UsageError
 
@@ -76,7 +75,7 @@ def compare(
     outcomes = [campaign_diff.judge_condition(comparison, condition) for condition in conditions]
     sides = said.Side(first, campaigns[0]), said.Side(second, campaigns[1])
     if as_json:
-        print(json.dumps(said.describe_comparison(comparison, sides, outcomes, strict), indent=1))
+        print_json(said.describe_comparison(comparison, sides, outcomes, strict))
     else:
         sections = said.make_diff_sections(comparison, sides, outcomes, strict)
         print_sections(Console(highlight=False), sections)

@@ -11,8 +11,7 @@ from dballoc.analysis.decisions.preference import parse_margin, parse_preference
 from dballoc.analysis.tables.largest_cache import is_fit
 from dballoc.analysis.tune.search_history import is_search
 from dballoc.cli.shared import flags, published_posts
-from dballoc.cli.shared.safe_output import Console
-from dballoc.document.json import dump_json
+from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.document.terminal import print_document
 from dballoc.errors import UsageError
 
@@ -97,7 +96,7 @@ def report(
     document = gather_document(directory, redact, preference, figures)
     page = write_document(document, out or directory, redact)
     if as_json:
-        print(dump_json(document.data), end="")
+        print_json(document.data)
         return
     console = Console()
     print_document(console, document)

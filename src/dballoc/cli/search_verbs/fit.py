@@ -1,6 +1,5 @@
 """``dballoc fit``: the largest cache with which a server survives a load under a memory limit."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +16,7 @@ from dballoc.cli.shared import experiment_from_flags, flags
 from dballoc.cli.shared.campaign_display import display, minutes
 from dballoc.cli.shared.field_flags import Changes, takes_flags
 from dballoc.cli.shared.perform_campaign import ENDINGS, INTERRUPTED, show_report
-from dballoc.cli.shared.safe_output import Console, say
-from dballoc.document.model import Document
+from dballoc.cli.shared.safe_output import Console, print_json, say
 from dballoc.errors import Failure
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.durations_and_sizes import format_size
@@ -81,7 +79,7 @@ def fit(
     console.print(f"{words}\n", highlight=False)
     variants = []
     if has_trials(directory):
-        show = _print_data if as_json else None
+        show = (lambda document: print_json(document.data)) if as_json else None
         variants = show_report(console, directory, show, report=report).data["variants"]
     if ending == "interrupted":
         raise typer.Exit(INTERRUPTED)
@@ -89,10 +87,6 @@ def fit(
         raise Failure(
             "every search ended in faults; the report has each server's and client's message"
         )
-
-
-def _print_data(document: Document) -> None:
-    print(json.dumps(document.data, indent=1))
 
 
 def _print_plan(setting: PreparedCampaign) -> None:

@@ -121,6 +121,8 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     result = {k: dict(v) if isinstance(v, dict) else v for k, v in table.items()}
     flags = dict(flags)
     if (names := flags.pop("allocators", None)) is not None:
+        if not names:
+            raise UsageError("--allocators: name at least one, like glibc,jemalloc")
         result["variant"] = [{"name": n, "allocator": n} for n in names]
         result["baseline"] = "glibc" if "glibc" in names else names[0]
     for target, name, values in flags.pop("sweep", ()):
