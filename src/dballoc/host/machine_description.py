@@ -24,7 +24,7 @@ def describe_machine() -> dict[str, Any]:
         "user": psutil.Process().username(),
         "os": _read_os_release(),
         "kernel": uname.release,
-        "boot_id": _read_text("/proc/sys/kernel/random/boot_id"),
+        "boot_id": read_setting("/proc/sys/kernel/random/boot_id"),
         "machine": uname.machine,
         "cpu": _read_cpu_model(),
         "cpus": len(available),
@@ -34,12 +34,12 @@ def describe_machine() -> dict[str, Any]:
         "memory": psutil.virtual_memory().total,
         "swap": psutil.swap_memory().total,
         "hypervisor": "hypervisor" in Path("/proc/cpuinfo").read_text(),
-        "governor": _read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "governor": read_setting("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "thp": thp.read_mode(),
-        "thp_defrag": _read_text("/sys/kernel/mm/transparent_hugepage/defrag"),
+        "thp_defrag": read_setting("/sys/kernel/mm/transparent_hugepage/defrag"),
         "thp_sizes": thp.describe_settings(unusual_sizes) or None,
-        "aslr": _read_text("/proc/sys/kernel/randomize_va_space"),
-        "overcommit": _read_text("/proc/sys/vm/overcommit_memory"),
+        "aslr": read_setting("/proc/sys/kernel/randomize_va_space"),
+        "overcommit": read_setting("/proc/sys/vm/overcommit_memory"),
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
     }
@@ -59,7 +59,8 @@ def _read_cpu_model() -> str:
     return os.uname().machine
 
 
-def _read_text(path: str) -> str | None:
+def read_setting(path: str) -> str | None:
+    """Return the text of a file of the kernel's; None if it cannot be read."""
     try:
         return readers.text_of_process(path).strip()
     except OSError:

@@ -74,22 +74,25 @@ def read_file(root: Path, path: str, most: int) -> bytes:
     """Read a whole file of at most ``most`` bytes. OSError as :func:`open_file`, or if it is
     larger.
     """
-    with (
-        _open_path(root, path) as (fd, _),
-        open(_reopen(fd, path), "rb", buffering=0) as file,
-    ):
-        return _read_all(file.fileno(), most, path)
+    with _open_to_read(root, path) as fd:
+        return _read_all(fd, most, path)
 
 
 def read_beginning(root: Path, path: str, count: int) -> bytes:
     """Read the first ``count`` bytes of a file, or all that it has. OSError as
     :func:`open_file`.
     """
+    with _open_to_read(root, path) as fd:
+        return os.pread(fd, count, 0)
+
+
+@contextlib.contextmanager
+def _open_to_read(root: Path, path: str) -> Iterator[int]:
     with (
         _open_path(root, path) as (fd, _),
         open(_reopen(fd, path), "rb", buffering=0) as file,
     ):
-        return os.pread(file.fileno(), count, 0)
+        yield file.fileno()
 
 
 def list_directory(root: Path, path: str, most: int) -> list[str]:

@@ -151,12 +151,10 @@ class Memory:
 
     def words(self, address: int, count: int = 1) -> tuple[int, ...]:
         """Read that many 64-bit words at an address. OSError unless all of them are resident."""
-        first, last = address // PAGE, -(-(address + 8 * count) // PAGE)
-        raw = os.pread(self._pagemap, 8 * (last - first), 8 * first)
-        entries = struct.unpack(f"<{len(raw) // 8}Q", raw)
         zero = _zero_frame()
-        if len(entries) < last - first or not all(
-            e & _PRESENT and (not zero or e & _FRAME != zero) for e in entries
+        if not all(
+            e & _PRESENT and (not zero or e & _FRAME != zero)
+            for e in self._read_entries(address, 8 * count)
         ):
             raise OSError(14, "not resident")
         raw = self.read(address, 8 * count)
@@ -178,10 +176,14 @@ class Memory:
         """Whether those bytes are in memory, or in swap: no file is asked for them. OSError if the
         process is gone.
         """
+        entries = self._read_entries(address, count)
+        return all(e & (_PRESENT | _SWAPPED) for e in entries)
+
+    def _read_entries(self, address: int, count: int) -> tuple[int, ...]:
+        """Read pagemap's entries of the pages of these bytes; 0 where there is none."""
         first, last = address // PAGE, -(-(address + count) // PAGE)
         raw = os.pread(self._pagemap, 8 * (last - first), 8 * first)
-        entries = struct.unpack(f"<{len(raw) // 8}Q", raw)
-        return len(entries) == last - first and all(e & (_PRESENT | _SWAPPED) for e in entries)
+        return struct.unpack(f"<{last - first}Q", raw.ljust(8 * (last - first), b"\0"))
 
     def _begin_touch(self, start: int, end: int) -> None:
         for skipped in self._skipped:

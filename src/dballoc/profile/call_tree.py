@@ -1,9 +1,12 @@
 """A profile's samples as a tree of calls. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from dballoc.profile.model import Frame, Profile, Sample
+
+AnyNode = TypeVar("AnyNode")
 
 # The first frame of a stack whose outermost frames are missing.
 TRUNCATED = Frame("[truncated]", named=False)
@@ -49,11 +52,18 @@ def build_call_tree(columns: Iterable[tuple[Profile, str]], innermost_first: boo
 
 
 def walk_call_tree(root: Node) -> Iterator[tuple[int, Node]]:
-    """Yield every node with its level, 0 for the root, a parent before its children. It is not
-    recursive, as stacks may be very deep.
+    """Yield every node with its level, 0 for the root, a parent before its children."""
+    return walk_tree(root, lambda node: node.children.values())
+
+
+def walk_tree(
+    root: AnyNode, list_children: Callable[[AnyNode], Iterable[AnyNode]]
+) -> Iterator[tuple[int, AnyNode]]:
+    """Yield every node of any tree as :func:`walk_call_tree` does. It is not recursive, as stacks
+    may be very deep.
     """
     waiting = [(0, root)]
     while waiting:
         level, node = waiting.pop()
         yield level, node
-        waiting += [(level + 1, child) for child in node.children.values()]
+        waiting += [(level + 1, child) for child in list_children(node)]

@@ -100,11 +100,10 @@ def render_difference_page(before: Profile, after: Profile, value: str, title: s
         ("call stack", profile_tables.rank_growth(before, after, value)),
         ("function", profile_tables.rank_growth_by_function(before, after, value)),
     ):
-        grown = [row for row in growths if row.grown > 0][:_MAX_TABLE_ROWS]
-        shrunk = [row for row in growths[::-1] if row.grown < 0][:_MAX_TABLE_ROWS]
+        both = profile_tables.split_growth(growths, _MAX_TABLE_ROWS)
         tables += [
             _make_growth_table(f"What {direction}, by {unit}", changed, measure)
-            for direction, changed in (("grew", grown), ("shrank", shrunk))
+            for direction, changed in zip(("grew", "shrank"), both, strict=True)
             if changed
         ]
     facts = [

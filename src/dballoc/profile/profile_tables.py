@@ -159,6 +159,14 @@ def _sum_by_key(
     return {key: (total, variances[key]) for key, total in sums.items()}
 
 
+def split_growth(
+    growths: Sequence[ProfileDifference], most: int
+) -> tuple[list[ProfileDifference], list[ProfileDifference]]:
+    """Return so many of what grew at most, the largest rise first, and of what shrank."""
+    grown = [row for row in growths if row.grown > 0][:most]
+    return grown, [row for row in growths[::-1] if row.grown < 0][:most]
+
+
 def _compare_sums(
     sums_before: dict[tuple[str, ...], _Sum], sums_after: dict[tuple[str, ...], _Sum]
 ) -> list[ProfileDifference]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dballoc.explain.checklist.memory_events import EventFilter
     from dballoc.explain.find_server import ServerFlags
     from dballoc.explain.watch import WatchPace
+    from dballoc.servers.running.credentials import Credentials
 
 # What changes the server, by the field that asks for it.
 Change = Literal["install", "remove", "trim"]
@@ -40,6 +41,12 @@ class Target:
         from dballoc.explain.find_server import ServerFlags
 
         return ServerFlags(self.pid, self.socket, self.service)
+
+    def find_login(self) -> "Credentials":
+        """Find the credentials to log in with. Raises UsageError if an option file is wrong."""
+        from dballoc.servers.running import credentials
+
+        return credentials.find(self.login_path, socket=self.socket)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.explain_parts.explain_request import (
     Request,
-    Target,
     choose_change,
     refuse_conflicts,
 )
@@ -30,8 +29,6 @@ from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.process_handle import Process
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate, has_probe
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
-from dballoc.servers.running import credentials
-from dballoc.servers.running.credentials import Credentials
 
 if TYPE_CHECKING:
     from dballoc.profile.heap.live_heap import ProbedHeapReader
@@ -50,7 +47,7 @@ def run_explain(request: Request) -> None:
             "trim": changes.trim_heap,
         }
         target = request.target
-        functions[change](find_server.find_server(target.server), _find_login(target), request.yes)
+        functions[change](find_server.find_server(target.server), target.find_login(), request.yes)
         return
     refuse_conflicts(request)
     if request.outputs.html:
@@ -92,7 +89,7 @@ def _read_server(request: Request) -> Sequence[Explanation]:
     before the first.
     """
     target, watching = request.target, request.watching
-    login = None if target.without_sql else _find_login(target)
+    login = None if target.without_sql else target.find_login()
     if not watching.watch:
         # One child both finds and reads the server: each costs about 10 ms.
         return [
@@ -128,10 +125,6 @@ def _read_server(request: Request) -> Sequence[Explanation]:
 
 def _announce(words: str) -> None:
     print(f"dballoc: {clean(words)}", file=sys.stderr, flush=True)
-
-
-def _find_login(target: Target) -> Credentials:
-    return credentials.find(target.login_path, socket=target.server.socket)
 
 
 def _sample_heap(snapshot: ProcessSnapshot) -> ProbeEstimate | None:

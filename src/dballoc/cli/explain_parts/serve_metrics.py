@@ -22,7 +22,6 @@ from dballoc.host.abandonable.look_limits import scrape_limits
 from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import open_process
 from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe
-from dballoc.servers.running import credentials
 from dballoc.servers.running.credentials import Credentials
 
 # Beside what a look may take.
@@ -79,7 +78,7 @@ def _find_login(target: Target, run_as: str) -> Credentials | None:
     """
     if target.without_sql:
         return None
-    login = credentials.find(target.login_path, socket=target.server.socket)
+    login = target.find_login()
     if os.geteuid() == 0 and login.password is None and login.user == "root":
         return dataclasses.replace(login, user=run_as)
     return login

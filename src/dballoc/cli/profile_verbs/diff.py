@@ -64,9 +64,8 @@ def diff(
             lambda frames: cpp_names.shorten_name(frames[0]),
         ),
     ):
-        grown = [row for row in growths if row.grown > 0][:rows]
-        shrunk = [row for row in growths[::-1] if row.grown < 0][:rows]
-        for direction, changed in (("grew", grown), ("shrank", shrunk)):
+        both = profile_tables.split_growth(growths, rows)
+        for direction, changed in zip(("grew", "shrank"), both, strict=True):
             _print_growth(
                 console,
                 f"{direction}, {heading}",

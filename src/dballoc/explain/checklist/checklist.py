@@ -14,9 +14,9 @@ from dballoc.explain.checklist import host_summary, memory_events, server_summar
 from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.explain.checklist.section_query import (
-    LOST,
     TOP_ROWS,
     build_or_explain,
+    explain_refusal,
     query_rows,
 )
 from dballoc.explain.sources import innodb_status
@@ -30,7 +30,7 @@ from dballoc.explain.sources.server_memory import (
 )
 from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
-from dballoc.servers.running.sql_values import describe_refusal, parse_count
+from dballoc.servers.running.sql_values import parse_count
 
 _BEFORE = ("session", "user", "command", "seconds", "state")
 # Newest first: a version refuses columns that it does not have.
@@ -197,9 +197,7 @@ def _query_sessions(cursor: Cursor, schema_off: str | None) -> ChecklistSection:
                 for row in query_rows(cursor, sql, len(_BEFORE) + len(figures))
             ]
         except pymysql.Error as error:
-            if error.args[0] in LOST:
-                raise
-            refused = describe_refusal(error)
+            refused = explain_refusal(error)
             continue
         return ChecklistSection(title=title, source=sql, columns=(*_BEFORE, *figures), rows=rows)
     return ChecklistSection(

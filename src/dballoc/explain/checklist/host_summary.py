@@ -16,7 +16,7 @@ import psutil
 from dballoc import readers
 from dballoc.explain.checklist import section
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
-from dballoc.host import machine_description
+from dballoc.host.machine_description import describe_machine, read_setting
 from dballoc.host.resources import process_limits
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
@@ -88,7 +88,7 @@ _STATUS = (
 
 def describe_host() -> ChecklistSection:
     """Return the section of this machine."""
-    machine = machine_description.describe_machine()
+    machine = describe_machine()
     rows: list[tuple[str, Cell]] = [
         ("host", machine["host"]),
         ("date", time.strftime("%Y-%m-%d %H:%M:%S %Z")),
@@ -107,7 +107,7 @@ def describe_host() -> ChecklistSection:
     ]
     values = parse_meminfo(Path("/proc/meminfo").read_text())
     rows += [(name, values[name]) for name in _MEMINFO if name in values]
-    rows += [(f"vm.{name}", _read_setting(f"/proc/sys/vm/{name}")) for name in _VM]
+    rows += [(f"vm.{name}", read_setting(f"/proc/sys/vm/{name}")) for name in _VM]
     return section.build_facts("host", "/proc, /sys", rows)
 
 
@@ -126,7 +126,7 @@ def describe_process(look: ProcessSnapshot) -> ChecklistSection:
         if name in _LIMITS
     ]
     rows += [
-        (name, _read_setting(f"{process.home}/{name}")) for name in ("oom_score", "oom_score_adj")
+        (name, read_setting(f"{process.home}/{name}")) for name in ("oom_score", "oom_score_adj")
     ]
     limits = process_limits.read_limits(process, look.cgroups)
     rows += [
@@ -184,13 +184,6 @@ def _format_duration(seconds: float) -> str:
 def _find_selected(text: str | None) -> str | None:
     """Return the word in brackets, by which sysfs marks the setting in force."""
     return text.partition("[")[2].partition("]")[0] or text if text else None
-
-
-def _read_setting(path: str) -> str | None:
-    try:
-        return readers.text_of_process(path).strip()
-    except OSError:
-        return None
 
 
 TITLE = "host memory, as pt-summary shows it"

@@ -15,9 +15,9 @@ from pymysql.cursors import Cursor
 
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.explain.checklist.section_query import (
-    LOST,
     TOP_ROWS,
     build_or_explain,
+    explain_refusal,
     query_rows,
     quote_values,
 )
@@ -192,8 +192,7 @@ def _explain_no_rows(cursor: Cursor, wanted: EventFilter) -> str:
     try:
         instruments = query_rows(cursor, _INSTRUMENTS, 2)
     except pymysql.Error as error:
-        if error.args[0] in LOST:
-            raise
+        explain_refusal(error)
         instruments = []
     return explain_no_rows({str(name): str(on) == "YES" for name, on in instruments}, wanted)
 

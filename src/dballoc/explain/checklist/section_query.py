@@ -51,6 +51,13 @@ def limit_cell(value: Any) -> Cell:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
+def explain_refusal(error: pymysql.Error) -> str:
+    """Return why the server refused a statement. Raises the error if the connection is lost."""
+    if error.args[0] in LOST:
+        raise error
+    return describe_refusal(error)
+
+
 def quote_values(sql: str, values: Sequence[str]) -> str:
     """Return a statement with its values in it, for people. Pure."""
     parts = iter(sql.split("%s"))
@@ -70,9 +77,7 @@ def build_or_explain(
     try:
         return make()
     except pymysql.Error as error:
-        if error.args[0] in LOST:
-            raise
-        reason = describe_refusal(error)
+        reason = explain_refusal(error)
         if since and error.args[0] == _NO_SUCH_TABLE:
             reason = f"{reason}; {since}"
         return ChecklistSection(title=title, source=source, missing=reason)

@@ -11,12 +11,9 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
-from dballoc.explain.checklist.section_query import (
-    LOST,
-    query_rows,
-)
+from dballoc.explain.checklist.section_query import explain_refusal, query_rows
 from dballoc.explain.sources.server_memory import is_number
-from dballoc.servers.running.sql_values import describe_refusal, parse_count
+from dballoc.servers.running.sql_values import parse_count
 
 _TITLE = "buffers of a session"
 _GLOBAL = "SHOW GLOBAL VARIABLES"
@@ -45,14 +42,8 @@ def query_session_buffers(
     try:
         different = query_rows(cursor, sql, 4)
     except pymysql.Error as error:
-        if error.args[0] in LOST:
-            raise
-        return describe_session_buffers(
-            variables,
-            names,
-            None,
-            f"other sessions' values are not known: {describe_refusal(error)}",
-        )
+        note = f"other sessions' values are not known: {explain_refusal(error)}"
+        return describe_session_buffers(variables, names, None, note)
     return describe_session_buffers(variables, names, different, None, sql)
 
 

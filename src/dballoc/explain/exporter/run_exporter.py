@@ -206,31 +206,31 @@ def render_metrics(served: ServedLook) -> str:
     return "".join(
         [
             openmetrics.render_openmetrics(look).removesuffix(_END) if look else "",
-            gauge("dballoc_up", "", "1 if the server could be looked at.", [({}, int(bool(look)))]),
+            gauge("dballoc_up", "", "1 if the server could be looked at.", int(bool(look))),
             gauge(
                 "dballoc_look_age",
                 "seconds",
                 "How long ago the look was taken whose figures these are.",
-                [({}, round(served.age, 3))],
+                round(served.age, 3),
             ),
             gauge(
                 "dballoc_look_cpu",
                 "seconds",
                 "CPU time of that look.",
-                [({}, round(served.cost, 6))],
+                round(served.cost, 6),
             ),
             gauge(
                 "dballoc_look_pause",
                 "seconds",
                 "The least time from one look to the next; what is asked between is served again.",
-                [({}, round(served.pause, 3))],
+                round(served.pause, 3),
             ),
-            counter("dballoc_looks", "", "Looks since the exporter started.", [({}, served.looks)]),
+            counter("dballoc_looks", "", "Looks since the exporter started.", served.looks),
             counter(
                 "dballoc_look_failures",
                 "",
                 "Looks that found no server, or one that could not be read.",
-                [({}, served.failures)],
+                served.failures,
             ),
             _END,
         ]

@@ -15,6 +15,8 @@ from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.process_memory.process_usage import ProcessUsage
 
 Sample = tuple[Mapping[str, str], float]
+# One number alone has no labels.
+Samples = Sequence[Sample] | float
 # Owners that have a series each: a server that is well has about thirty.
 _MOST_OWNERS, _OTHERS = 150, "all others"
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -48,7 +50,7 @@ def render_openmetrics(explanation: Explanation) -> str:
 def _format_ledger(ledger: Ledger) -> list[str]:
     memory = _sum_owners(ledger)
     return [
-        _format_bytes("dballoc_rss", "Resident: the sum of memory and rest.", [({}, ledger.rss)]),
+        _format_bytes("dballoc_rss", "Resident: the sum of memory and rest.", ledger.rss),
         _format_bytes(
             "dballoc_memory",
             "Resident memory by owner.",
@@ -57,12 +59,12 @@ def _format_ledger(ledger: Ledger) -> list[str]:
         _format_bytes(
             "dballoc_rest",
             "Resident pages that no class claims; may be negative.",
-            [({}, ledger.rest)],
+            ledger.rest,
         ),
         _format_bytes(
             "dballoc_unowned",
             "Memory that no owner claims, unlabelled heap included.",
-            [({}, ledger.unowned)],
+            ledger.unowned,
         ),
         _format_bytes(
             "dballoc_beside",
@@ -89,29 +91,29 @@ def _sum_owners(ledger: Ledger) -> dict[tuple[str, str], int]:
 
 def _format_usage(usage: ProcessUsage) -> list[str]:
     return [
-        _format_bytes("dballoc_vsz", "Address space.", [({}, usage.vsz)]),
+        _format_bytes("dballoc_vsz", "Address space.", usage.vsz),
         _format_bytes(
             "dballoc_vsz_reserved",
             "Address space that is accessible to nobody; part of dballoc_vsz.",
-            [({}, usage.reserved)],
+            usage.reserved,
         ),
         format_counter(
             "dballoc_cpu",
             "seconds",
             "CPU time since the process started, the kernel's included.",
-            [({}, usage.cpu_seconds)],
+            usage.cpu_seconds,
         ),
         format_gauge(
             "dballoc_cpu",
             "ratio",
             "CPU time per second since the process started, 1 = one CPU: ps's %CPU.",
-            [({}, usage.cpu_share)],
+            usage.cpu_share,
         ),
         format_gauge(
             "dballoc_running",
             "seconds",
             "How long the process has been running.",
-            [({}, usage.running_seconds)],
+            usage.running_seconds,
         ),
     ]
 
@@ -173,7 +175,7 @@ def _format_arenas(evidence: Evidence) -> list[str]:
     families = []
     if evidence.arenas:
         families.append(
-            format_gauge("dballoc_arenas", "", "Arenas of glibc's malloc.", [({}, evidence.arenas)])
+            format_gauge("dballoc_arenas", "", "Arenas of glibc's malloc.", evidence.arenas)
         )
     if evidence.cpus:
         counts: list[Sample] = [
@@ -222,7 +224,7 @@ def _format_bounds(bounds: Bounds) -> list[str]:
             "dballoc_connections_max",
             "",
             "Connections that the bounds are computed for.",
-            [({}, bounds.connections)],
+            bounds.connections,
         ),
     ]
 
@@ -239,41 +241,42 @@ def _format_snapshot(explanation: Explanation) -> list[str]:
             "dballoc_taken_timestamp",
             "seconds",
             "When the snapshot was taken.",
-            [({}, explanation.timestamp)],
+            explanation.timestamp,
         ),
         format_gauge(
             "dballoc_look",
             "seconds",
             "How long reading the process from outside took.",
-            [({}, explanation.seconds)],
+            explanation.seconds,
         ),
     ]
 
 
-def _format_bytes(name: str, description: str, samples: Sequence[Sample]) -> str:
+def _format_bytes(name: str, description: str, samples: Samples) -> str:
     return format_gauge(name, "bytes", description, samples)
 
 
-def format_gauge(name: str, unit: str, description: str, samples: Sequence[Sample]) -> str:
+def format_gauge(name: str, unit: str, description: str, samples: Samples) -> str:
     """Return a metric family of gauges; ``name`` without its ``unit``, which may be empty."""
     return _format_family("gauge", "", name, unit, description, samples)
 
 
-def format_counter(name: str, unit: str, description: str, samples: Sequence[Sample]) -> str:
+def format_counter(name: str, unit: str, description: str, samples: Samples) -> str:
     """Return a metric family of counters; ``name`` without its ``unit`` and ``_total``."""
     return _format_family("counter", "_total", name, unit, description, samples)
 
 
 def _format_family(
-    kind: str, suffix: str, name: str, unit: str, description: str, samples: Sequence[Sample]
+    kind: str, suffix: str, name: str, unit: str, description: str, samples: Samples
 ) -> str:
     """Return a family whose samples' names end with ``suffix``."""
     name = f"{name}_{unit}" if unit else name
+    labelled = [({}, samples)] if isinstance(samples, int | float) else samples
     lines = [
         f"# TYPE {name} {kind}",
         *([f"# UNIT {name} {unit}"] if unit else []),
         f"# HELP {name} {description.translate(_ESCAPES)}",
-        *(f"{name}{suffix}{_format_labels(labels)} {value!r}" for labels, value in samples),
+        *(f"{name}{suffix}{_format_labels(labels)} {value!r}" for labels, value in labelled),
     ]
     return "\n".join(lines) + "\n"
 

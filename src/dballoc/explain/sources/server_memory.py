@@ -12,7 +12,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.catalogue import instruments
-from dballoc.servers.running.sql_values import describe_refusal, parse_count
+from dballoc.servers.running.sql_values import describe_refusal, fetch_rows, parse_count
 
 POOL, SCHEMA, LOGS = "InnoDB buffer pool", "performance_schema itself", "InnoDB log buffers"
 KEYS, ARIA, SESSIONS, DICTIONARY = (
@@ -164,7 +164,7 @@ def query_server_memory(cursor: Cursor) -> ServerMemory:
 
     pymysql.Error if the server does not answer; what this account may not see is in ``notes``.
     """
-    version = str(_query(cursor, "SELECT VERSION()")[0][0])
+    version = str(fetch_rows(cursor, "SELECT VERSION()")[0][0])
     variables = query_values(cursor, "SHOW GLOBAL VARIABLES")
     status = query_values(cursor, "SHOW GLOBAL STATUS")
     has_schema = variables.get("performance_schema") == "ON"
@@ -229,34 +229,24 @@ def _list_status_labels(
     """List what status counters, variables and the process list tell, without the memory
     instruments. Pure.
     """
-    return [
+    in_sessions = sum(size for *_, size in sessions)
+    figures = (
+        (DICTIONARY, status, "innodb_mem_dictionary"),
+        ("adaptive hash index", status, "innodb_mem_adaptive_hash"),
+        ("query cache", variables, "query_cache_size"),
+        (LOGS, variables, "innodb_log_buffer_size"),
+    )
+    labels = [
         OwnerMemory(
-            owner=DICTIONARY,
-            bytes=parse_number(status, "innodb_mem_dictionary"),
-            source="status innodb_mem_dictionary",
-        ),
-        OwnerMemory(
-            owner="adaptive hash index",
-            bytes=parse_number(status, "innodb_mem_adaptive_hash"),
-            source="status innodb_mem_adaptive_hash",
-        ),
-        OwnerMemory(
-            owner="query cache",
-            bytes=parse_number(variables, "query_cache_size"),
-            source="query_cache_size",
-        ),
-        OwnerMemory(
-            owner=SESSIONS,
-            bytes=sum(size for *_, size in sessions),
-            source="processlist" if _is_mariadb(version) else "P_S",
-        ),
-        OwnerMemory(
-            owner=LOGS,
-            bytes=parse_number(variables, "innodb_log_buffer_size"),
-            source="innodb_log_buffer_size",
-            single_block=True,
-        ),
+            owner=owner,
+            bytes=parse_number(values, name),
+            source=f"status {name}" if values is status else name,
+            single_block=owner == LOGS,
+        )
+        for owner, values, name in figures
     ]
+    source = "processlist" if _is_mariadb(version) else "P_S"
+    return [*labels[:3], OwnerMemory(owner=SESSIONS, bytes=in_sessions, source=source), labels[3]]
 
 
 def _list_cache_sizes(variables: dict[str, str]) -> dict[str, int]:
@@ -274,7 +264,7 @@ def _query_key_caches(cursor: Cursor) -> dict[str, tuple[int, int]]:
     try:
         return {
             _NAMED_KEYS.format(name=name): (parse_count(size), parse_count(used))
-            for name, size, used in _query(cursor, _KEY_CACHES)
+            for name, size, used in fetch_rows(cursor, _KEY_CACHES)
         }
     except pymysql.Error:
         return {}
@@ -302,20 +292,15 @@ def compute_filled_bytes(
     }
 
 
-def _query(cursor: Cursor, sql: str) -> list[tuple]:
-    cursor.execute(sql)
-    return list(cursor.fetchall())
-
-
 def query_values(cursor: Cursor, sql: str) -> dict[str, str]:
     """Return the values of a SHOW statement by name in lower case."""
-    return {str(name).lower(): str(value) for name, value in _query(cursor, sql)}
+    return {str(name).lower(): str(value) for name, value in fetch_rows(cursor, sql)}
 
 
 def _query_number(cursor: Cursor, sql: str) -> int:
     """Return one number, or 0 where the table does not exist."""
     try:
-        return parse_count(_query(cursor, sql)[0][0])
+        return parse_count(fetch_rows(cursor, sql)[0][0])
     except pymysql.Error:
         return 0
 
@@ -340,7 +325,7 @@ def _query_memtables(cursor: Cursor) -> int:
     transactions that check for conflicts; 0 without RocksDB, or if this account may not see it.
     """
     try:
-        rows = _query(cursor, "SHOW ENGINE ROCKSDB STATUS")
+        rows = fetch_rows(cursor, "SHOW ENGINE ROCKSDB STATUS")
     except pymysql.Error:
         return 0
     matches = (
@@ -354,7 +339,7 @@ def _query_memtables(cursor: Cursor) -> int:
 def _query_schema_memory(cursor: Cursor) -> tuple[list[int], OwnerMemory | None, list[str]]:
     """Return (the sizes of performance_schema's tables, largest first; their sum; notes)."""
     try:
-        rows = _query(cursor, _SCHEMA_STATUS)
+        rows = fetch_rows(cursor, _SCHEMA_STATUS)
     except pymysql.Error as error:
         return (
             [],
@@ -380,7 +365,7 @@ def _query_sessions(
         try:
             return [
                 (str(number), str(user), parse_count(size))
-                for number, user, size in _query(cursor, sql)
+                for number, user, size in fetch_rows(cursor, sql)
             ], []
         except pymysql.Error as error:
             refused = describe_refusal(error)
@@ -416,7 +401,7 @@ def _query_instruments(cursor: Cursor) -> tuple[Counted, dict[str, int], list[st
     """
     notes: list[str] = []
     try:
-        [(on, total)] = _query(cursor, _ENABLED)
+        [(on, total)] = fetch_rows(cursor, _ENABLED)
         on, total = parse_count(on), parse_count(total)
         too_few = not total or on < _ENOUGH * total
         notes.append(
@@ -426,10 +411,10 @@ def _query_instruments(cursor: Cursor) -> tuple[Counted, dict[str, int], list[st
             return {}, {}, notes
         counted = {
             str(name): (parse_count(count), parse_count(size))
-            for name, count, size in _query(cursor, _INSTRUMENTS)
+            for name, count, size in fetch_rows(cursor, _INSTRUMENTS)
         }
         session_bytes = {
-            str(name): parse_count(size) for name, size in _query(cursor, _OF_SESSIONS)
+            str(name): parse_count(size) for name, size in fetch_rows(cursor, _OF_SESSIONS)
         }
         return counted, session_bytes, notes
     except pymysql.Error as error:
@@ -445,8 +430,8 @@ def _query_memory_tables(cursor: Cursor, mariadb: bool, counted: Counted) -> lis
     try:
         if not mariadb:
             # MySQL would answer with sizes that may be a day old.
-            _execute(cursor, "SET SESSION information_schema_stats_expiry = 0")
-        [(size,)] = _query(cursor, _MEMORY_TABLES[mariadb])
+            cursor.execute("SET SESSION information_schema_stats_expiry = 0")
+        [(size,)] = fetch_rows(cursor, _MEMORY_TABLES[mariadb])
     except pymysql.Error:
         return []
     return [
@@ -454,10 +439,6 @@ def _query_memory_tables(cursor: Cursor, mariadb: bool, counted: Counted) -> lis
             owner=MEMORY_TABLES, bytes=parse_count(size or 0), source="information_schema.TABLES"
         )
     ]
-
-
-def _execute(cursor: Cursor, sql: str) -> None:
-    cursor.execute(sql)
 
 
 class _EventShare(NamedTuple):

@@ -8,7 +8,7 @@ import math
 import pymysql
 from pymysql.cursors import Cursor
 
-from dballoc.servers.running.sql_values import parse_count
+from dballoc.servers.running.sql_values import fetch_rows, parse_count
 
 _OWN_SCHEMAS = "('information_schema', 'performance_schema', 'sys', 'mysql')"
 # What is counted: the names of a statement's columns, and the statement without SELECT.
@@ -73,7 +73,6 @@ def query_counts(cursor: Cursor, mariadb: bool, seconds: float) -> dict[str, int
 def _query(cursor: Cursor, statement: str) -> list[tuple]:
     """Return a statement's rows; none where the server refuses it, or stops it."""
     try:
-        cursor.execute(statement)
-        return list(cursor.fetchall())
+        return fetch_rows(cursor, statement)
     except pymysql.Error:
         return []

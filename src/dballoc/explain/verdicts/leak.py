@@ -60,10 +60,8 @@ def judge_growth(case: Case) -> MemoryVerdict:
 
 def _describe_largest_rise(series: Sequence[Moment]) -> str:
     """Return the owner that rose most from the first snapshot to the last, with its rise."""
-    before, after = (
-        {(x.group, x.owner): x.resident for x in m.ledger.lines} for m in (series[0], series[-1])
-    )
-    rises = {owner: size - before.get((group, owner), 0) for (group, owner), size in after.items()}
+    before, after = (moment.ledger.sum_by_line() for moment in (series[0], series[-1]))
+    rises = {line[1]: size - before.get(line, 0) for line, size in after.items()}
     best = max(rises, key=lambda owner: rises[owner], default="")
     return f"{best} (+{with_unit(rises[best])})" if best and rises[best] > 0 else ""
 

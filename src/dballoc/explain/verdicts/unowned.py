@@ -75,7 +75,7 @@ def find_suspects(clues: Clues, catalogue: Mapping[str, Any]) -> list[Suspect]:
     limits = catalogue["thresholds"]
     suspects = []
     for entry in catalogue["suspects"]:
-        match = _MATCH[entry["fit"]](entry, clues, limits)
+        match = _match_entry(entry, clues, limits)
         if match is None or match.bytes < limits["share"] * clues.unexplained:
             continue
         share = min(1.0, match.bytes / clues.unexplained)
@@ -108,44 +108,30 @@ def describe_groups(groups: Sequence[BlockGroup], most: int) -> str:
     )
 
 
-def _match_counted(
+def _match_entry(
     entry: Mapping[str, Any], clues: Clues, limits: Mapping[str, Any]
 ) -> _Match | None:
-    """Match what the server counts: it cannot be much more than what nobody claims."""
-    size, number = clues.numbers.get(entry["bytes"], 0), clues.numbers.get(entry["number"], 0)
+    """Match blocks that are as large as a variable (``exact``) or no larger (``up_to``), small
+    blocks (``items``), or what the server counts: exactly, or what there can be ``at_most``.
+    """
+    fit, numbers = entry["fit"], clues.numbers
+    if fit == "items":
+        return _match_items(entry, clues, limits)
+    if fit in ("exact", "up_to"):
+        least = int(numbers.get(entry["size"], 0) * (1 - _SHORT))
+        if fit == "up_to":
+            least = parse_size(entry["least"])
+        return _match_blocks(entry, clues, limits, least)
+    size, number = numbers.get(entry["bytes"], 0), numbers.get(entry["number"], 0)
     if not size:
         return None
-    return _Match(
-        min(size, clues.unexplained),
-        1.0,
-        f"{number:,} with {with_unit(size)} by the server's own count",
-    )
-
-
-def _match_at_most(
-    entry: Mapping[str, Any], clues: Clues, limits: Mapping[str, Any]
-) -> _Match | None:
-    """Match what cannot be more than the server counts."""
-    size, number = clues.numbers.get(entry["bytes"], 0), clues.numbers.get(entry["number"], 0)
-    if not size:
-        return None
+    # It cannot be much more than what nobody claims.
+    explained = min(size, clues.unexplained)
+    if fit == "counted":
+        words = f"{number:,} with {with_unit(size)} by the server's own count"
+        return _Match(explained, 1.0, words)
     words = f"{number:,} {_name_number(entry['number'])}: up to {with_unit(size)}"
-    return _Match(min(size, clues.unexplained), 0.0, words)
-
-
-def _match_exact(
-    entry: Mapping[str, Any], clues: Clues, limits: Mapping[str, Any]
-) -> _Match | None:
-    """Match blocks that are as large as a variable."""
-    size = clues.numbers.get(entry["size"], 0)
-    return _match_blocks(entry, clues, limits, int(size * (1 - _SHORT)))
-
-
-def _match_up_to(
-    entry: Mapping[str, Any], clues: Clues, limits: Mapping[str, Any]
-) -> _Match | None:
-    """Match blocks that are no larger than a variable."""
-    return _match_blocks(entry, clues, limits, parse_size(entry["least"]))
+    return _Match(explained, 0.0, words)
 
 
 def _match_blocks(
@@ -217,15 +203,6 @@ _NUMBERS = {
     "text_indexes": "tables with one",
     "myisam_tables": "MyISAM tables with indexes",
 }
-_MATCH = {
-    "counted": _match_counted,
-    "at_most": _match_at_most,
-    "exact": _match_exact,
-    "up_to": _match_up_to,
-    "items": _match_items,
-}
-
-
 _LOG_IN = (
     "let dballoc log in to the server: ~/.my.cnf or --login-path; it costs one connection for the "
     "time of a look"

@@ -457,14 +457,7 @@ def _add_heap(arena: ArenaUsage, memory: Memory, reading: _HeapReading) -> None:
 
 def _measure_tcache_with_slots(memory: Memory, chunk: int) -> tuple[int, int]:
     """Do what :func:`_measure_tcache` does, for glibc 2.42 and later."""
-    try:
-        words = memory.words(chunk + 16, _TCACHE_LISTS * 10 // 8)
-    except OSError:
-        return 0, 0
-    slots = struct.unpack(
-        f"<{_TCACHE_LISTS}H", struct.pack(f"<{_TCACHE_LISTS // 4}Q", *words[: _TCACHE_LISTS // 4])
-    )
-    entries = words[_TCACHE_LISTS // 4 :]
+    slots, entries = _read_cache_lists(memory, chunk, _TCACHE_LISTS)
     # The empty lists show how many chunks a list may hold.
     most = {slot for slot, entry in zip(slots, entries, strict=True) if not entry}
     if len(most) != 1:
@@ -478,6 +471,20 @@ def _measure_tcache_with_slots(memory: Memory, chunk: int) -> tuple[int, int]:
     small = sum(count * (32 + 16 * i) for i, count in enumerate(held[:_TCACHE_BINS]))
     large = zip(entries[_TCACHE_BINS:], held[_TCACHE_BINS:], strict=True)
     return sum(held), small + sum(_sum_list(memory, entry, count) for entry, count in large)
+
+
+def _read_cache_lists(
+    memory: Memory, chunk: int, lists: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the number of each of a cache's lists, of 16 bits, and its first entry; none if it
+    cannot be read.
+    """
+    try:
+        words = memory.words(chunk + 16, lists * 10 // 8)
+    except OSError:
+        return (), ()
+    numbers = struct.pack(f"<{lists // 4}Q", *words[: lists // 4])
+    return struct.unpack(f"<{lists}H", numbers), words[lists // 4 :]
 
 
 def _sum_list(memory: Memory, entry: int, count: int) -> int:
@@ -501,14 +508,7 @@ def _measure_tcache(memory: Memory, chunk: int) -> tuple[int, int]:
     """Return how many chunks are in a thread's cache, and their bytes; (0, 0) if this chunk is not
     a cache.
     """
-    try:
-        words = memory.words(chunk + 16, _TCACHE_BINS * 10 // 8)
-    except OSError:
-        return 0, 0
-    counts = struct.unpack(
-        f"<{_TCACHE_BINS}H", struct.pack(f"<{_TCACHE_BINS // 4}Q", *words[: _TCACHE_BINS // 4])
-    )
-    entries = words[_TCACHE_BINS // 4 :]
+    counts, entries = _read_cache_lists(memory, chunk, _TCACHE_BINS)
     if any(
         (count == 0) != (entry == 0) or entry % 16
         for count, entry in zip(counts, entries, strict=True)

@@ -135,11 +135,7 @@ def build_heap_tree(
 
 def walk_heap_tree(root: HeapNode) -> Iterator[tuple[int, HeapNode]]:
     """Yield every node with its level, 0 for the root, a place before its callers."""
-    waiting = [(0, root)]
-    while waiting:
-        level, node = waiting.pop()
-        yield level, node
-        waiting += [(level + 1, caller) for caller in reversed(node.callers)]
+    return call_tree.walk_tree(root, lambda node: reversed(node.callers))
 
 
 def _make_node(

@@ -88,7 +88,18 @@ class StackTimes(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class ProbeTables:
+    """A probe's tables: the stacks by number, and the build-id of each file by its path."""
+
+    stacks: dict[int, SampledStack] = field(default_factory=dict)
+    blocks: list[SampledBlock] = field(default_factory=list)
+    times: list[TimedCalls] = field(default_factory=list)
+    waits: list[StackTimes] = field(default_factory=list)
+    build_ids: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot(ProbeTables):
     """A snapshot of a probe's tables. ``taken_at``: Unix time. ``now``, ``began``, ``reset``: when
     the snapshot was taken, the probe was loaded and its sums were last reset, seconds,
     CLOCK_MONOTONIC. ``cpu``: seconds of CPU that the process has used since the reset.
@@ -112,11 +123,6 @@ class Snapshot:
     incomplete: int
     period: int
     stacks_period: int = 0
-    stacks: dict[int, SampledStack] = field(default_factory=dict)
-    blocks: list[SampledBlock] = field(default_factory=list)
-    times: list[TimedCalls] = field(default_factory=list)
-    waits: list[StackTimes] = field(default_factory=list)
-    build_ids: dict[str, str] = field(default_factory=dict)
     maps: str = ""
 
     @property
@@ -131,11 +137,7 @@ class _Records:
     """What the records of a snapshot hold. ``ended``: the last one says that nothing is missing."""
 
     head: tuple[int, ...] | None = None
-    stacks: dict[int, SampledStack] = field(default_factory=dict)
-    blocks: list[SampledBlock] = field(default_factory=list)
-    times: list[TimedCalls] = field(default_factory=list)
-    waits: list[StackTimes] = field(default_factory=list)
-    build_ids: dict[str, str] = field(default_factory=dict)
+    tables: ProbeTables = field(default_factory=ProbeTables)
     maps: list[bytes] = field(default_factory=list)
     ended: bool = False
 
@@ -151,17 +153,19 @@ class _Records:
                     )
             case b"STAK":
                 number, stack = _parse_stack(payload)
-                self.stacks[number] = stack
+                self.tables.stacks[number] = stack
             case b"LIVE":
-                self.blocks.append(_parse_block(payload))
+                self.tables.blocks.append(_parse_block(payload))
             case b"TIME":
                 operation, size_class, bucket, _, calls, nanoseconds = _TIME.unpack(payload)
-                self.times.append(TimedCalls(operation, size_class, bucket, calls, nanoseconds))
+                self.tables.times.append(
+                    TimedCalls(operation, size_class, bucket, calls, nanoseconds)
+                )
             case b"WAIT":
-                self.waits.append(StackTimes._make(_WAIT.unpack(payload)))
+                self.tables.waits.append(StackTimes._make(_WAIT.unpack(payload)))
             case b"BUID":
                 build_id, _, path = payload.decode(errors="replace").partition(" ")
-                self.build_ids[path] = build_id
+                self.tables.build_ids[path] = build_id
             case b"MAPS":
                 self.maps.append(payload)
             case b"END.":
@@ -169,12 +173,13 @@ class _Records:
 
     def check(self) -> tuple[int, ...]:
         """Return the head. Damaged if records contradict each other, or one is missing."""
+        tables = self.tables
         if any(
             t.operation > FREE or t.size_class > 64 or t.bucket > _LAST_BUCKET or not t.calls
-            for t in self.times
-        ) or any(w.operation > FREE or w.stack not in self.stacks for w in self.waits):
+            for t in tables.times
+        ) or any(w.operation > FREE or w.stack not in tables.stacks for w in tables.waits):
             raise Damaged("the snapshot makes no sense")
-        complete = all(b.stack in self.stacks and b.interval for b in self.blocks)
+        complete = all(b.stack in tables.stacks and b.interval for b in tables.blocks)
         if not self.ended or self.head is None or not complete:
             raise Damaged("the snapshot is cut short")
         return self.head
@@ -200,12 +205,8 @@ def parse_snapshot(data: bytes) -> Snapshot:
         incomplete=head[14],
         period=head[15],
         stacks_period=head[19],
-        stacks=records.stacks,
-        blocks=records.blocks,
-        times=records.times,
-        waits=records.waits,
-        build_ids=records.build_ids,
         maps=b"".join(records.maps).decode(errors="replace"),
+        **vars(records.tables),
     )
 
 

@@ -17,7 +17,7 @@ from pymysql.cursors import Cursor
 
 from dballoc.host.process_handle import STARTED, Process, split_stat
 from dballoc.profile.heap.probe_snapshot import SampledBlock
-from dballoc.servers.running.sql_values import describe_refusal
+from dballoc.servers.running.sql_values import describe_refusal, fetch_rows
 
 UNKNOWN = "(not attributed)"
 
@@ -76,7 +76,7 @@ def read_sessions(cursor: Cursor, process: Process) -> tuple[dict[int, ServerThr
     """
     notes: list[str] = []
     try:
-        rows = _fetch_rows(cursor, _THREADS)
+        rows = fetch_rows(cursor, _THREADS)
     except pymysql.Error:
         rows = []
     if not rows:  # performance_schema is off
@@ -84,7 +84,7 @@ def read_sessions(cursor: Cursor, process: Process) -> tuple[dict[int, ServerThr
             "performance_schema is off: statements and the server's background threads have no "
             "names"
         )
-        rows = _fetch_rows(cursor, _PROCESSLIST)
+        rows = fetch_rows(cursor, _PROCESSLIST)
     statements: Mapping[int, Sequence[StatementSpan]] = {}
     if any(row[1] is not None for row in rows):
         statements, statement_notes = _read_statements(cursor)
@@ -139,11 +139,6 @@ def _find_session(sessions: Mapping[int, ServerThread], block: SampledBlock) -> 
     )
 
 
-def _fetch_rows(cursor: Cursor, sql: str) -> list[tuple]:
-    cursor.execute(sql)
-    return list(cursor.fetchall())
-
-
 def _read_statements(cursor: Cursor) -> tuple[dict[int, list[StatementSpan]], list[str]]:
     """Read the statements by performance_schema's thread ID, as far back as its histories reach,
     and notes on what could not be read.
@@ -151,7 +146,7 @@ def _read_statements(cursor: Cursor) -> tuple[dict[int, list[StatementSpan]], li
     statements: dict[int, list[StatementSpan]] = {}
     try:
         before = time.monotonic()
-        [(timer,)] = _fetch_rows(cursor, _NOW) or [(None,)]
+        [(timer,)] = fetch_rows(cursor, _NOW) or [(None,)]
         now = (before + time.monotonic()) / 2
         if timer is None:
             note = (
@@ -160,7 +155,7 @@ def _read_statements(cursor: Cursor) -> tuple[dict[int, list[StatementSpan]], li
             )
             return {}, [note]
         for table in _TABLES:
-            for thread, start, end, text in _fetch_rows(cursor, _STATEMENTS.format(table=table)):
+            for thread, start, end, text in fetch_rows(cursor, _STATEMENTS.format(table=table)):
                 began, ended = (
                     now - (int(timer) - int(t)) * _PICOSECOND
                     for t in (start, end if end is not None else timer)

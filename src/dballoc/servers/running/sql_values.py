@@ -9,6 +9,7 @@ from typing import Any
 
 from pymysql.constants import FIELD_TYPE
 from pymysql.converters import conversions
+from pymysql.cursors import Cursor
 
 # A counter has 64 bits; a sum of them may have more.
 _LARGEST_INTEGER, _LARGEST_COUNT = 2**127, 2**64
@@ -16,6 +17,12 @@ _MOST_DIGITS = 39
 _LONGEST_MESSAGE = 300
 # MySQL's manual, "DECIMAL Data Type": 65 digits at most, never an exponent.
 _DECIMAL = re.compile(r"-?[0-9]{1,65}(?:\.[0-9]{0,65})?", re.ASCII)
+
+
+def fetch_rows(cursor: Cursor, sql: str) -> list[tuple]:
+    """Return the rows of a statement. pymysql.Error if the server refuses it."""
+    cursor.execute(sql)
+    return list(cursor.fetchall())
 
 
 def decode_integer(text: str) -> int:
