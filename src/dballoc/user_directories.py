@@ -22,15 +22,15 @@ def locate_cache() -> Path:
 
 
 def make_cache() -> Path:
-    """Return the cache, made for our own user alone if it is not there. UsageError if it cannot be
-    made, is another user's, or may be written by others.
+    """Return the cache, made for our own user alone if it is not there. Raises UsageError if it
+    cannot be made, is another user's, or may be written by others.
     """
     return _make_directory(locate_cache(), "cache", "DBALLOC_CACHE", _PRIVATE)
 
 
 def make_in_cache(name: str) -> Path:
-    """Return a directory of the cache, made for our own user alone if it is not there. UsageError
-    if it cannot be made, or is none of our own.
+    """Return a directory of the cache, made for our own user alone if it is not there. Raises
+    UsageError if it cannot be made, or is none of our own.
     """
     path = make_cache() / name
     try:
@@ -60,7 +60,7 @@ def locate_store() -> Path:
 
 
 def make_store() -> Path:
-    """Return the private store, made if it is not there. UsageError if it cannot be made, is
+    """Return the private store, made if it is not there. Raises UsageError if it cannot be made, is
     another user's, or may be written by others.
     """
     return _make_directory(locate_store(), "store", "DBALLOC_STORE", _PUBLIC)
@@ -103,7 +103,7 @@ def _make_directory(path: Path, purpose: str, variable: str, mode: int) -> Path:
 
 
 def _make_new(path: Path, mode: int) -> None:
-    """Make a directory, unless something of that name is there. OSError if that fails."""
+    """Make a directory, unless something of that name is there. Raises OSError if that fails."""
     try:
         path.mkdir(mode=mode & 0o700)
     except FileExistsError:

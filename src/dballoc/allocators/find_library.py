@@ -64,7 +64,7 @@ class Allocator:
 @cache
 def find_allocator(words: str) -> Allocator:
     """Find an allocator. ``NAME``: this machine's, else a fetched one; ``NAME@VERSION``: a fetched
-    one, else this machine's if it has that version. UsageError if there is none, with how to
+    one, else this machine's if it has that version. Raises UsageError if there is none, with how to
     install it.
     """
     name, version = name_and_version.split_reference(words)
@@ -112,8 +112,8 @@ def use_server_library(allocator: Allocator, library: Path, version: str) -> All
 
 
 def make_allocator_of_files(libraries: tuple[Path, ...]) -> Allocator:
-    """Return an allocator that the catalogue does not know, by its files. UsageError unless these
-    are shared libraries for this machine.
+    """Return an allocator that the catalogue does not know, by its files. Raises UsageError unless
+    these are shared libraries for this machine.
     """
     for library in libraries:
         check_library(library)

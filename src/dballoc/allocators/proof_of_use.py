@@ -54,7 +54,7 @@ def read_bindings(argv: list[str], env: Mapping[str, str], timeout: float = 60) 
     """Run ``argv --version`` as the server user, and read from the loader's list (``ld.so(8)``,
     LD_DEBUG) the bindings, all of which are made at once.
 
-    NotProved if it does not run in this environment.
+    Raises NotProved if it does not run in this environment.
     """
     try:
         process = run_unprivileged(
@@ -97,7 +97,7 @@ def check_bindings(
 ) -> None:
     """Check that all symbols lead to one of ``providers`` (resolved paths, or sonames for a
     built-in malloc), or to one of ``wrappers`` (resolved paths): libraries preloaded before it that
-    pass calls on. NotProved if not.
+    pass calls on. Raises NotProved if not.
     """
     if refusal := find_complaint(bindings.printed, complaints):
         raise NotProved(refusal)
@@ -147,7 +147,7 @@ def check_running(
 ) -> None:
     """Check that the allocator is among the files that a running server has ``mapped``, and in what
     the server itself reports (``word``, the value of ``@@version_malloc_library``; None where it
-    has no such variable). NotProved if not.
+    has no such variable). Raises NotProved if not.
     """
     names = {Path(m).name for m in mapped}
     for provider in providers:

@@ -162,8 +162,8 @@ def run_in_session(
 def _hold_host_settings(
     setting: Prepared, out: Path, patience: float
 ) -> Iterator[machine_lock.Hold | None]:
-    """Hold the machine's lock, exclusively if a variant switches THP. UsageError if another run
-    holds it for longer than ``patience`` seconds.
+    """Hold the machine's lock, exclusively if a variant switches THP. Raises UsageError if another
+    run holds it for longer than ``patience`` seconds.
     """
     hold = machine_lock.hold(
         machine_lock.THIS_MACHINE,

@@ -130,7 +130,7 @@ class Deployment:
 
 
 def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployment:
-    """Return what the variant ``name`` needs. UsageError if there is no such variant, if no
+    """Return what the variant ``name`` needs. Raises UsageError if there is no such variant, if no
     environment can reproduce it, or if it has a path or name that is not printed to be pasted.
     """
     if name not in campaign.names:
@@ -190,8 +190,8 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
 
 
 def _check_words(deployment: Deployment, where: str) -> None:
-    """UsageError for a text that could be more than a word where it is pasted; values of settings
-    may be anything, for they are quoted.
+    """Raises UsageError for a text that could be more than a word where it is pasted; values of
+    settings may be anything, for they are quoted.
     """
     checks: list[tuple[str, re.Pattern[str], Iterable[str]]] = [
         ("library", _PATH, deployment.libraries),

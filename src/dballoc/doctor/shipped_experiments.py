@@ -29,7 +29,7 @@ from dballoc.servers.private import command_line
 
 def plan_setup(experiment: Experiment) -> RunSetup:
     """Return how an experiment runs: references for versions that are only known once they are
-    found. UsageError for a workload or server that there is not.
+    found. Raises UsageError for a workload or server that there is not.
     """
     workloads = find_workload.settle(experiment)
     return RunSetup(

@@ -28,7 +28,7 @@ def fit_container(chart: dict[str, Any]) -> dict[str, Any]:
 
 def write_chart(figure: Figure, origin: str, directory: OutputDirectory) -> None:
     """Write ``KEY.svg`` and ``KEY.png`` in the light theme. ``origin`` is written under the title.
-    OSError if that fails.
+    Raises OSError if that fails.
     """
     title = {"text": figure.title, "subtitle": origin, "offset": 10}
     spec = fit_container(figure.chart) | {"width": WIDTH, "padding": 12, "title": title}

@@ -4,7 +4,9 @@ import re
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """Parse the CPU numbers of ``"0-3,8"``. ValueError if it is not such a list, or is empty."""
+    """Parse the CPU numbers of ``"0-3,8"``. Raises ValueError if it is not such a list, or is
+    empty.
+    """
     cpus: set[int] = set()
     for part in text.split(","):
         # Linux numbers 8192 CPUs at most.

@@ -11,8 +11,8 @@ _BYTES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def parse_duration(text: object) -> float:
-    """Return the seconds of ``"500ms"``, ``"10s"``, ``"1m30s"``, ``"2h"``. ValueError for anything
-    else, a number without a unit included.
+    """Return the seconds of ``"500ms"``, ``"10s"``, ``"1m30s"``, ``"2h"``. Raises ValueError for
+    anything else, a number without a unit included.
     """
     if isinstance(text, str):
         parts = list(_DURATION.finditer(text.strip()))
@@ -40,8 +40,8 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_size(text: object) -> int:
-    """Return the bytes of ``"256M"``, ``"2G"`` (binary multiples, as in my.cnf). ValueError for
-    anything else.
+    """Return the bytes of ``"256M"``, ``"2G"`` (binary multiples, as in my.cnf). Raises ValueError
+    for anything else.
     """
     match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if not match:
@@ -67,7 +67,7 @@ HUGE_PAGE_SIZES = tuple(format_size(2**exponent) for exponent in range(14, 30))
 
 def parse_huge_page_size(text: str) -> str:
     """Return a size of huge pages as :data:`HUGE_PAGE_SIZES` has it, ``"1M"`` of ``"1024K"``.
-    ValueError for anything else.
+    Raises ValueError for anything else.
     """
     try:
         size = format_size(parse_size(text))

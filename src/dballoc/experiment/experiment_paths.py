@@ -18,7 +18,7 @@ def anchor_paths(table: Table, base: Path, reserved: Collection[str] = ()) -> Ta
     are left for the model to refuse.
 
     A workload that is the path of a .lua or .sql file gets a table of its own, named after the
-    file; ``reserved`` are names that it must not have. UsageError for any other path.
+    file; ``reserved`` are names that it must not have. Raises UsageError for any other path.
     """
 
     def anchor_path(value: Any) -> Any:

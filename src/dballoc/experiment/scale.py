@@ -109,7 +109,7 @@ def scale_experiment(
 
 def scale_table(table: Table, text: str, cpus: Collection[int], origin: str) -> Table:
     """Scale a file's table, so that flags can be laid over the result. ``text``: the value of
-    ``--scale``; ``cpus``: the available CPUs. UsageError as for :func:`scale_experiment`.
+    ``--scale``; ``cpus``: the available CPUs. Raises UsageError as for :func:`scale_experiment`.
     """
     experiment = experiment_file.build_experiment(table, origin)
     return _shrink(experiment, parse_share(text, experiment.small, origin), cpus, origin)

@@ -125,7 +125,7 @@ def evaluate_expression(expression: str, cores: int) -> int:
     """Evaluate an expression of numbers, ``cores``, ``+ - * /`` and brackets to the nearest whole
     number, at least 1.
 
-    ValueError for anything else.
+    Raises ValueError for anything else.
     """
     wrong = f'{expression!r} is not an expression over cores; write it like "cores/6" or "2*cores"'
 

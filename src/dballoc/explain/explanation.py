@@ -134,7 +134,7 @@ def explain(
     announce: Announce | None = None,
 ) -> Explanation:
     """Take a snapshot of a live server, ask it over SQL if there are ``credentials``, and
-    ``sample`` its heap probe if it has one. Failure in one line if its memory cannot be read.
+    ``sample`` its heap probe if it has one. Raises Failure if its memory cannot be read.
 
     ``procedure``: what is wanted of all that one would look up by hand besides
     (:mod:`dballoc.explain.checklist.checklist`): these rows of the account summary, and all other
@@ -267,7 +267,7 @@ def _explain_missing(why: str) -> list[ChecklistSection]:
 def _talk(
     process: Process, credentials: Credentials, announce: Announce | None = None
 ) -> AbstractContextManager[Cursor]:
-    """Return a connection to the server. UsageError or NoWord if there is none."""
+    """Return a connection to the server. Raises UsageError or NoWord if there is none."""
     server = running_server.look(process, "process")
     # The socket it listens on is surer than its options are, and needs nothing of it to be run.
     options = [] if running_server.listening(process) else running_server.given(server)

@@ -56,7 +56,9 @@ def find_preload(kind: PreloadKind, out_dir: Path | None, flags: ServerFlags) ->
 
 
 def find_socket_listener(path: str) -> int:
-    """Return the PID of the process that listens on a Unix socket. UsageError if nobody answers."""
+    """Return the PID of the process that listens on a Unix socket. Raises UsageError if nobody
+    answers.
+    """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(10)
         try:
@@ -75,7 +77,7 @@ def find_socket_listener(path: str) -> int:
 
 
 def find_service_process(name: str) -> int:
-    """Return the main PID of a systemd unit. UsageError if it does not run."""
+    """Return the main PID of a systemd unit. Raises UsageError if it does not run."""
     if not shutil.which("systemctl"):
         raise UsageError(
             f"--service {name}: there is no systemctl on this host; give --pid or --socket"

@@ -56,7 +56,7 @@ def watch(
     """Yield a reading, and another one after each pause. ``look``: takes one; ``wait``: sleeps for
     so many seconds; False if the user ends the watch.
 
-    Failure when the process ends, or another one has its PID.
+    Raises Failure when the process ends, or another one has its PID.
     """
     series: list[Explanation] = []
     began = time.monotonic()

@@ -86,7 +86,7 @@ class FetchJob:
         user: ServerUser | None = None,
     ) -> str:
         """Run a client to its end as a child of the guardian, so that it does not outlive us, and
-        return its output. Failure with the client's reason if it fails.
+        return its output. Raises Failure with the client's reason if it fails.
 
         ``task``: what is being done, for the message; ``on_line``: called with each line as it
         comes; ``user``: the user it runs as if not ourselves, with nothing of our environment but
@@ -135,7 +135,7 @@ def describe_file(path: Path, origin: str) -> DownloadedFile:
 
 
 def check_hash(file: DownloadedFile, wanted: str, reference: str) -> None:
-    """Failure unless the file has the expected hash."""
+    """Raises Failure unless the file has the expected hash."""
     if file.sha256 != wanted.lower():
         raise Failure(
             f"{reference}: {file.name} has the sha256 {file.sha256}, not {wanted.lower()}: "

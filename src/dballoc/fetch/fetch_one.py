@@ -30,8 +30,8 @@ _VERSION = re.compile(r"Ver ([\d.]+)")
 
 
 def _verify_version(job: FetchJob, fetched: FetchedTree) -> str:
-    """Return the exact version. Failure if a server does not run or is another version, or if a
-    library is none.
+    """Return the exact version. Raises Failure if a server does not run or is another version, or
+    if a library is none.
     """
     if job.source.kind == "server":
         return _verify_server(job, fetched)
@@ -86,9 +86,9 @@ _SLACK = 1.3
 def fetch(
     source: FetchSource, progress: Progress, lease: Lease | None = None
 ) -> tuple[FetchedEntry, bool]:
-    """Return the store's entry, and whether it had to be fetched. UsageError if the fetch cannot
-    start, Failure if it fails; then only downloads are left, from which the next try resumes.
-    ``lease``: that on which it runs.
+    """Return the store's entry, and whether it had to be fetched. Raises UsageError if the fetch
+    cannot start, Failure if it fails; then only downloads are left, from which the next try
+    resumes. ``lease``: that on which it runs.
     """
     if entry := private_store.find_requested(source.name, source.version):
         return entry, False
@@ -151,7 +151,9 @@ def _make_places(store: Path, place: Path, downloads: Path) -> None:
 
 
 def check_machine(source: FetchSource, machine: str) -> None:
-    """UsageError if a source is for another machine than this one, as uname(2) names both."""
+    """Raises UsageError if a source is for another machine than this one, as uname(2) names
+    both.
+    """
     only = source.row.get("machine", machine)
     if only != machine:
         raise UsageError(
@@ -163,7 +165,8 @@ def check_machine(source: FetchSource, machine: str) -> None:
 
 def _secure_tree(job: FetchJob) -> int:
     """Check all that was unpacked, make it readable for servers, which run as an unprivileged user,
-    and return its bytes on disk. Failure if there is something in it that must not be in the store.
+    and return its bytes on disk. Raises Failure if there is something in it that must not be in the
+    store.
     """
     remove_own(job.place / "client.log")
     try:
@@ -198,7 +201,9 @@ def _move_to_store(job: FetchJob, fetched: FetchedTree, version: str, size: int)
 
 
 def _check_reachable(source: FetchSource, store: Path) -> None:
-    """UsageError if this fetch runs something as the server user, which cannot enter the store."""
+    """Raises UsageError if this fetch runs something as the server user, which cannot enter the
+    store.
+    """
     user = server_user()
     if (source.kind == "server" or "build" in source.row) and (blocked := user.may_not_pass(store)):
         raise UsageError(

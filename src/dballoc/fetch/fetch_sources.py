@@ -56,7 +56,9 @@ class NotFetched(UsageError):
 
 
 def look_up_kind(name: str) -> Kind:
-    """Return whether a catalogue name is a server or an allocator. UsageError if it is neither."""
+    """Return whether a catalogue name is a server or an allocator. Raises UsageError if it is
+    neither.
+    """
     if name in catalogue.servers():
         return "server"
     if name in catalogue.allocators():

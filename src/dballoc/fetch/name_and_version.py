@@ -9,7 +9,9 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]*")
 
 
 def split_reference(reference: str) -> tuple[str, str | None]:
-    """Split into name and version, None for no version. UsageError for an invalid version."""
+    """Split into name and version, None for no version. Raises UsageError for an invalid
+    version.
+    """
     name, at, version = reference.partition("@")
     if at and not _VERSION.fullmatch(version):
         raise UsageError(f"{reference!r}: {version!r} is not a version; write NAME@VERSION")

@@ -40,8 +40,8 @@ class NotRegular(OSError):
 
 
 def open_foreign_file(path: Path, below: Path | None = None) -> BufferedReader:
-    """Open a regular file for reading. NotRegular if it is anything else; OSError as open raises.
-    ``below``: a directory that somebody else made; ``path`` begins with it.
+    """Open a regular file for reading. Raises NotRegular if it is anything else; OSError as open
+    raises. ``below``: a directory that somebody else made; ``path`` begins with it.
     """
     fd = os.open(path, _LOOK) if below is None else _look_below(path, below)
     try:

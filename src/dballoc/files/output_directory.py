@@ -90,8 +90,8 @@ class OutputDirectory:
 
     @classmethod
     def open(cls, path: Path, option: str = "--out") -> Self:
-        """Open a directory, made with its parents if it is missing. UsageError if it is not ours
-        alone; OSError. ``option``: with which the user gives another.
+        """Open a directory, made with its parents if it is missing. Raises UsageError if it is not
+        ours alone; OSError. ``option``: with which the user gives another.
         """
         with naming(path):
             fd = _open_or_make(path)
@@ -140,8 +140,8 @@ class OutputDirectory:
         self.close()
 
     def open_subdirectory(self, name: str, private: bool = False) -> Self:
-        """Open a directory in this one, made if it is missing. UsageError if it is a link, or not
-        ours alone; OSError.
+        """Open a directory in this one, made if it is missing. Raises UsageError if it is a link,
+        or not ours alone; OSError.
         """
         path = self.path / name
         with self._naming(name):
@@ -172,14 +172,14 @@ class OutputDirectory:
                 yield file
 
     def append(self, name: str, private: bool = False) -> BinaryIO:
-        """Open a file, made if it is missing, to write at its end. UsageError if what has the name
-        is not a regular file of our own; OSError.
+        """Open a file, made if it is missing, to write at its end. Raises UsageError if what has
+        the name is not a regular file of our own; OSError.
         """
         return open(self._open_in_place(name, os.O_WRONLY | os.O_APPEND, private), "ab")
 
     def append_below(self, path: str, content: bytes) -> None:
         """Write at the end of a file whose name has directories before it; what is missing is made.
-        UsageError, OSError as :meth:`append` and :meth:`open_subdirectory`.
+        Raises UsageError, OSError as :meth:`append` and :meth:`open_subdirectory`.
         """
         above, _, rest = path.partition("/")
         if rest:
@@ -190,8 +190,8 @@ class OutputDirectory:
             file.write(content)
 
     def open_lock(self, name: str) -> int:
-        """Open a private file for reading and writing, made if it is missing. UsageError if what
-        has the name is not a regular file of our own; OSError.
+        """Open a private file for reading and writing, made if it is missing. Raises UsageError if
+        what has the name is not a regular file of our own; OSError.
         """
         return self._open_in_place(name, os.O_RDWR, private=True)
 
@@ -211,7 +211,7 @@ class OutputDirectory:
 
     def has_own_file(self, name: str) -> bool:
         """Return whether there is a regular file of our own of this name, with no other name.
-        UsageError if it is anything else; OSError.
+        Raises UsageError if it is anything else; OSError.
         """
         with self._naming(name):
             try:
@@ -227,8 +227,8 @@ class OutputDirectory:
             os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def remove(self, name: str) -> None:
-        """Remove a file, a link or a directory with all that is in it, as far as possible. OSError
-        if it is still there.
+        """Remove a file, a link or a directory with all that is in it, as far as possible. Raises
+        OSError if it is still there.
         """
         with self._naming(name):
             remove_in(self.fd, name)
@@ -247,16 +247,16 @@ class OutputDirectory:
 
 
 def remove_own(path: Path) -> None:
-    """Remove a file, a link or a directory in a directory of ours, if it is there. UsageError if
-    the directory is not ours alone; OSError.
+    """Remove a file, a link or a directory in a directory of ours, if it is there. Raises
+    UsageError if the directory is not ours alone; OSError.
     """
     with OutputDirectory.open(path.parent) as directory:
         directory.remove(path.name)
 
 
 def write_own(path: Path, content: str | bytes, private: bool = False) -> None:
-    """Write a file into a directory of ours, completely or not at all. UsageError if the directory
-    is not ours alone; OSError.
+    """Write a file into a directory of ours, completely or not at all. Raises UsageError if the
+    directory is not ours alone; OSError.
     """
     with OutputDirectory.open(path.parent) as directory:
         directory.write(path.name, content, private)

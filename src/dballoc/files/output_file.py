@@ -49,7 +49,7 @@ def find_fault(status: os.stat_result, parent: os.stat_result, caller: int) -> s
 def create_file(path: Path) -> Iterator[BinaryIO]:
     """Give a file to write; it gets its name, and replaces what had it, when the block ends without
     an exception. It is written directly if it is a pipe, a device, or a descriptor of ours
-    (/dev/stdout). UsageError if it is a link or somebody else's; OSError.
+    (/dev/stdout). Raises UsageError if it is a link or somebody else's; OSError.
     """
     with naming(path):
         if (descriptor := _find_descriptor(path)) is not None:
@@ -106,7 +106,9 @@ def _open_parent(path: Path) -> Iterator[int]:
 
 
 def _check(path: Path, parent: int) -> os.stat_result | None:
-    """Return what has the file's name, None for nothing. UsageError if we must not write there."""
+    """Return what has the file's name, None for nothing. Raises UsageError if we must not write
+    there.
+    """
     try:
         status = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:

@@ -11,7 +11,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 def remove_in(directory: int, name: str) -> None:
     """Remove what has a name in an open directory, however deep it is; no link is followed and no
-    mount entered. OSError if it is still there.
+    mount entered. Raises OSError if it is still there.
     """
     try:
         os.unlink(name, dir_fd=directory)

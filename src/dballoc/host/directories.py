@@ -50,7 +50,8 @@ def make_server_directory(name: str, user: ServerUser) -> Path:
 
 def make_server_cache(user: ServerUser) -> Path:
     """Return the cache. If it is accessible to us only, and nothing but dballoc's is in it, the
-    server user can enter it now. UsageError as of :func:`dballoc.user_directories.make_cache`.
+    server user can enter it now. Raises UsageError as of
+    :func:`dballoc.user_directories.make_cache`.
     """
     cache = make_cache()
     status = cache.stat()
@@ -61,8 +62,8 @@ def make_server_cache(user: ServerUser) -> Path:
 
 
 def check_socket_path() -> None:
-    """UsageError if the path of a socket in the directory for temporary files is too long for the
-    kernel.
+    """Raises UsageError if the path of a socket in the directory for temporary files is too long
+    for the kernel.
     """
     parent = Path(tempfile.gettempdir())
     length = len(os.fsencode(parent / f"dballoc-{_make_unique_name()}" / "mysqld.sock"))

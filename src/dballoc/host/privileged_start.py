@@ -119,8 +119,8 @@ def explain_privilege(rights: FileRights, starter: Starter | None = None) -> Pri
 
 
 def read_privileged_start(process: Process) -> PrivilegedStart | None:
-    """Return why a process was started privileged; None if it was not. OSError if it is gone or
-    not ours.
+    """Return why a process was started privileged; None if it was not. Raises OSError if it is gone
+    or not ours.
     """
     if not process.read_auxiliary().get(AT_SECURE):
         return None

@@ -41,19 +41,21 @@ class MapsLine:
 
 
 def read_maps(process: Process) -> list[MapsLine]:
-    """Read a process's mappings by address. OSError if it is gone or not ours."""
+    """Read a process's mappings by address. Raises OSError if it is gone or not ours."""
     return parse_maps(read_maps_text(process))
 
 
 def read_maps_text(process: Process, errors: str = "replace") -> str:
     """Read the text of /proc/PID/maps. ``errors``: what becomes of names that are not UTF-8, as
-    bytes.decode has it. OSError if the process is gone or not ours.
+    bytes.decode has it. Raises OSError if the process is gone or not ours.
     """
     return process.read("maps", _MOST_BYTES).decode(errors=errors)
 
 
 def list_mapped_files(process: Process) -> set[str]:
-    """Return the paths of the files that a process has mapped. OSError if it cannot be read."""
+    """Return the paths of the files that a process has mapped. Raises OSError if it cannot be
+    read.
+    """
     # Most lines of a process with very many are anonymous memory.
     lines = (text for text in read_maps_text(process).split("\n") if "/" in text)
     return {line.path for line in map(parse_line, lines) if line and line.path.startswith("/")}

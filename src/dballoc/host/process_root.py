@@ -13,7 +13,7 @@ _FLAGS = re.compile(r"[0-9A-Fa-f]{1,8}")
 
 def describe_namespaces(process: Process) -> str | None:
     """Describe how the PID and user of a process with namespaces of its own differ inside, in a
-    sentence; None if they do not. OSError if it has ended.
+    sentence; None if they do not. Raises OSError if it has ended.
     """
     status = process.read_status()
     uid = int(status["Uid"].split()[1])
@@ -42,8 +42,8 @@ def map_uid(text: str, uid: int) -> int | None:
 
 
 def list_listening_sockets(process: Process) -> list[str]:
-    """List the socket files that a process listens on, by its own paths (proc_net(5)). OSError if
-    we may not read its descriptors.
+    """List the socket files that a process listens on, by its own paths (proc_net(5)). Raises
+    OSError if we may not read its descriptors.
     """
     numbers = set()
     for entry in os.scandir(f"{process.home}/fd"):

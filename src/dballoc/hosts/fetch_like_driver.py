@@ -44,9 +44,9 @@ def fetch_like_driver(
     lease: Lease,
     fetch: Callable[..., tuple[FetchedEntry, bool]] = fetch_one.fetch,
 ) -> None:
-    """Fetch what is not in this host's store yet. UsageError for what cannot be fetched, and unless
-    all files are the driver's, neither more nor fewer; Failure if a fetch fails. ``lease``: with it
-    ends what a fetch has started, such as a build.
+    """Fetch what is not in this host's store yet. Raises UsageError for what cannot be fetched, and
+    unless all files are the driver's, neither more nor fewer; Failure if a fetch fails. ``lease``:
+    with it ends what a fetch has started, such as a build.
     """
     for reference, files in fetched.items():
         name, version = name_and_version.split_reference(reference)

@@ -44,7 +44,7 @@ def assemble_campaign(
     figures: Sequence[ImportedFigure], name: str, baseline: str | None, published: str | None = None
 ) -> Assembled:
     """Make each figure a trial of one level. ``baseline``: the first variant if None;
-    ``published``: the published figures that they repeat. UsageError if names of variants or
+    ``published``: the published figures that they repeat. Raises UsageError if names of variants or
     workloads become the same, or if there is no such baseline, or no such published variant.
     """
     variants = _assign_names([f.variant for f in figures], "variant")
@@ -160,7 +160,7 @@ def list_variant_rows(assembled: Assembled) -> list[VariantRow]:
 
 
 def _assign_names(words: Sequence[str], kind: str) -> dict[str, str]:
-    """Return a name for each word. UsageError where two words would have the same."""
+    """Return a name for each word. Raises UsageError where two words would have the same."""
     names: dict[str, str] = {}
     for word in dict.fromkeys(words):
         name = make_name(word)

@@ -83,8 +83,8 @@ def parse_delimited(
 
 def find_decimal_mark(delimiter: str, cells: Iterable[tuple[str, str]]) -> str:
     """Return what marks decimals in the numbers of ``cells``, texts with their places. A table that
-    is separated by commas has points. UsageError if the numbers do not tell: some have a comma and
-    some a point, or all have three digits after it, as where it marks thousands.
+    is separated by commas has points. Raises UsageError if the numbers do not tell: some have a
+    comma and some a point, or all have three digits after it, as where it marks thousands.
     """
     if delimiter == ",":
         return "."

@@ -13,9 +13,9 @@ _LINE_END = re.compile(r"\r+\n")
 
 
 def read_text(path: Path, most: int, *, errors: str = "strict") -> str:
-    """Return a file's text with newlines alone at the ends of lines. Unfit if it cannot be read,
-    has more than ``most`` bytes, is no text, or is of a kind that import does not read; ``errors``
-    as for bytes.decode.
+    """Return a file's text with newlines alone at the ends of lines. Raises Unfit if it cannot be
+    read, has more than ``most`` bytes, is no text, or is of a kind that import does not read;
+    ``errors`` as for bytes.decode.
     """
     content = readers.content(path, most)
     if kind := foreign_kinds.name_kind(content):
@@ -24,7 +24,7 @@ def read_text(path: Path, most: int, *, errors: str = "strict") -> str:
 
 
 def decode_text(data: bytes, *, errors: str = "strict") -> str:
-    """Decode UTF-16 with a byte-order mark, or UTF-8 with or without one. Unfit as for
+    """Decode UTF-16 with a byte-order mark, or UTF-8 with or without one. Raises Unfit as for
     :func:`read_text`.
     """
     if data.startswith(_UTF_16):

@@ -118,7 +118,7 @@ def is_another_workload(run: Totals, other: Totals) -> bool:
 
 def _remove_prefix(lines: list[str], origin: str) -> list[str]:
     """Return the lines without what a program that collected them put before each, as ``docker
-    compose logs`` does (``client-1  | ``). UsageError if it is not the same before all.
+    compose logs`` does (``client-1 | ``). Raises UsageError if it is not the same before all.
     """
     place = next((i for i, line in enumerate(lines) if "Number of threads:" in line), None)
     if place is None or lines[place].startswith("Number of threads:"):
@@ -165,7 +165,7 @@ class _RunTotals:
     ended: bool = False
 
     def read_line(self, line: str, place: str) -> None:
-        """Read a line; ``place``: FILE:LINE. UsageError if a number in it is none."""
+        """Read a line; ``place``: FILE:LINE. Raises UsageError if a number in it is none."""
         if match := _THREADS.match(line):
             self.values["threads"] = _parse_number(match[1], place)
         self.has_totals = self.has_totals or bool(_TOTALS.match(line))

@@ -115,7 +115,7 @@ class SqlStatement:
 
 
 def parse(text: str) -> tuple[SqlStatement, ...]:
-    """Parse the statements of a file. SqlError for the first mistake."""
+    """Parse the statements of a file. Raises SqlError for the first mistake."""
     statements = _StatementReader(text.removeprefix("\ufeff").replace("\r\n", "\n")).statements()
     if not statements:
         raise SqlError(1, "there is no statement in it")

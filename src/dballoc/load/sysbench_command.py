@@ -32,8 +32,8 @@ class Sysbench:
     workloads: Mapping[str, Workload] = field(default_factory=dict, hash=False)
 
     def workload(self, name: str) -> Workload:
-        """Return the experiment's workload of that name, else the catalogue's. UsageError if there
-        is none.
+        """Return the experiment's workload of that name, else the catalogue's. Raises UsageError if
+        there is none.
         """
         return self.workloads.get(name) or of_catalogue(name)
 
@@ -50,7 +50,7 @@ class Beside:
 
 @cache
 def find() -> Sysbench:
-    """Find the machine's sysbench, 1.0 or later. UsageError if there is none."""
+    """Find the machine's sysbench, 1.0 or later. Raises UsageError if there is none."""
     executable = shutil.which("sysbench")
     if executable is None:
         raise UsageError("sysbench is not on this machine; install it: apt-get install sysbench")

@@ -19,8 +19,8 @@ _KEYS = ("script", "sql")
 
 
 def read_workload_files(experiment: Experiment) -> dict[str, str]:
-    """Return the files of the workloads that the experiment runs, by workload, base64. UsageError
-    for one that cannot be read, and if they are too large.
+    """Return the files of the workloads that the experiment runs, by workload, base64. Raises
+    UsageError for one that cannot be read, and if they are too large.
     """
     files = {}
     bytes_left = MOST_BYTES
@@ -48,7 +48,7 @@ def write_workload_files(
 ) -> dict[str, Any]:
     """Write the files into a directory, which decides who may reach them, and return the
     experiment's table with their new places. A file keeps the last part of its name. Workloads
-    without a file stay as they are. Unfit if these are not the table's files.
+    without a file stay as they are. Raises Unfit if these are not the table's files.
     """
     workloads = dict(table.get("workload", {}))
     for number, (name, text) in enumerate(files.items()):

@@ -115,7 +115,7 @@ def pack_attributes(event: Event) -> bytes:
 
 def open_group(thread: int, events: Sequence[Event]) -> list[int]:
     """Open a group of events of one thread and all that it starts from now on; returns their
-    descriptors, the leader's first. OSError as perf_event_open(2).
+    descriptors, the leader's first. Raises OSError as perf_event_open(2).
     """
     number = _SYSTEM_CALLS.get(platform.machine())
     if number is None:

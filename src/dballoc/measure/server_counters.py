@@ -86,8 +86,8 @@ def find_countable(names: Sequence[str]) -> Countable:
 
 
 def _try_events(events: Sequence[Event]) -> None:
-    """Count for a moment in this thread. CannotCount if that is refused, or if the CPU's counters
-    stand still.
+    """Count for a moment in this thread. Raises CannotCount if that is refused, or if the CPU's
+    counters stand still.
     """
     try:
         descriptors = perf_events.open_group(0, events)
@@ -187,7 +187,7 @@ def _open_groups(threads: Iterable[int], events: Sequence[Event]) -> list[list[i
 
 
 def make_room_for_descriptors(number: int) -> None:
-    """Raise this process's soft limit of open files as far as so many descriptors more need.
+    """Raise this process's soft limit of open files as far as so many descriptors more need. Raises
     CannotCount if they are too many.
     """
     if number > MOST_DESCRIPTORS:

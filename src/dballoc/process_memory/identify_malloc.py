@@ -260,8 +260,8 @@ def find_malloc_behind_probe(library: str, mapped: Iterable[str]) -> str:
 
 
 def read_ld_preload(process: Process) -> list[str]:
-    """Return the entries of a process's LD_PRELOAD as they are written there. OSError if it cannot
-    be read.
+    """Return the entries of a process's LD_PRELOAD as they are written there. Raises OSError if it
+    cannot be read.
     """
     return _list_preloads(process.read_environment("replace"))
 

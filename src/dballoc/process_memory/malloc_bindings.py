@@ -228,7 +228,8 @@ ReadMemory = Callable[[int, int], bytes]
 
 def iterate_objects(read: ReadMemory, address: int, size: int) -> Iterator[int]:
     """Yield the address of the dynamic section of each object, the main program's first.
-    ``address``, ``size``: of the main program's own, in memory. OSError as ``read`` raises it.
+    ``address``, ``size``: of the main program's own, in memory. Raises OSError as ``read`` raises
+    it.
 
     This is the link map, in the order in which the loader looks a symbol up (<link.h>, struct
     r_debug and struct link_map). All of it is the process's word: addresses that lead nowhere,

@@ -38,7 +38,7 @@ class PageCounts:
 
 def count_pages(pagemap: int, start: int, end: int) -> PageCounts:
     """Count the bytes in whole pages from ``start`` to ``end``. ``pagemap``: its file descriptor.
-    OSError where the kernel has no such ioctl, or the process is gone.
+    Raises OSError where the kernel has no such ioctl, or the process is gone.
     """
     resident = huge = swap = 0
     for regions in _scan(

@@ -96,7 +96,7 @@ class ProcessSnapshot:
 
 def take_process_snapshot(process: Process) -> ProcessSnapshot:
     """Take a snapshot of a live process, of as much as one snapshot may read
-    (:mod:`dballoc.process_memory.read_limits`). Failure in one line if it is gone or not ours.
+    (:mod:`dballoc.process_memory.read_limits`). Raises Failure if it is gone or not ours.
     """
     began, budget = time.monotonic(), ReadBudget()
     with failing_for(process):
@@ -153,8 +153,8 @@ def parse_page_size(auxiliary: dict[int, int]) -> int | None:
 
 
 def _check_page_size(process: Process) -> None:
-    """Failure if a process's pages are not of the size that we count in: we run emulated then.
-    OSError if the process is gone.
+    """Raises Failure if a process's pages are not of the size that we count in: we run emulated
+    then. Raises OSError if the process is gone.
     """
     size = parse_page_size(process.read_auxiliary())
     if size not in (None, PAGE):
@@ -264,7 +264,8 @@ def _find_server_parts(
 
 def read_stack_pointers(process: Process, budget: ReadBudget) -> list[int]:
     """Read the stack pointers of the threads that wait, of as many as one snapshot may read. A
-    running thread shows none (proc_pid_syscall(5)). OSError if the process is gone or not ours.
+    running thread shows none (proc_pid_syscall(5)). Raises OSError if the process is gone or not
+    ours.
     """
     pointers = []
     for task in process.list_threads():
@@ -280,5 +281,5 @@ def read_stack_pointers(process: Process, budget: ReadBudget) -> list[int]:
 
 
 def count_threads(process: Process) -> int:
-    """Return how many threads a process has. OSError if it is gone."""
+    """Return how many threads a process has. Raises OSError if it is gone."""
     return len(process.list_threads())

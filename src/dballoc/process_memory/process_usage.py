@@ -29,7 +29,7 @@ class ProcessUsage:
 
 
 def read_usage(process: Process, mappings: Iterable[MemoryMapping]) -> ProcessUsage:
-    """Read it of a process with these ``mappings``. OSError if the process is gone."""
+    """Read it of a process with these ``mappings``. Raises OSError if the process is gone."""
     return parse_usage(
         process.read_stat(),
         now=time.clock_gettime(time.CLOCK_BOOTTIME),

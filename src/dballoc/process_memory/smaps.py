@@ -83,7 +83,7 @@ class MemoryMapping(MapsLine):
 
 
 def read_smaps(process: Process, budget: ReadBudget | None = None) -> list[MemoryMapping]:
-    """Read a process's mappings by address, as many as one snapshot may read. OSError if the
+    """Read a process's mappings by address, as many as one snapshot may read. Raises OSError if the
     process is gone or not ours.
     """
     return read_mapping_file(f"{process.home}/smaps", budget or ReadBudget())
@@ -229,6 +229,6 @@ def _with_counts(mapping: MemoryMapping, counts: PageCounts) -> MemoryMapping:
 
 
 def read_status_sizes(process: Process) -> dict[str, int]:
-    """Read the sizes in /proc/PID/status, in bytes. OSError if the process is gone."""
+    """Read the sizes in /proc/PID/status, in bytes. Raises OSError if the process is gone."""
     lines = process.read_status().items()
     return {name: int(rest.split()[0]) * 1024 for name, rest in lines if _SIZE.fullmatch(rest)}

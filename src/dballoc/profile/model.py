@@ -56,8 +56,8 @@ class Profile:
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def column(self, key: str) -> int:
-        """Return the index of a value in every sample's ``values``. KeyError if the profile has no
-        such value.
+        """Return the index of a value in every sample's ``values``. Raises KeyError if the profile
+        has no such value.
         """
         for i, value in enumerate(self.values):
             if value.key == key:
@@ -65,6 +65,8 @@ class Profile:
         raise KeyError(key)
 
     def total(self, key: str) -> float:
-        """Return the sum of a value over all samples. KeyError if the profile has no such value."""
+        """Return the sum of a value over all samples. Raises KeyError if the profile has no such
+        value.
+        """
         i = self.column(key)
         return sum(sample.values[i] for sample in self.samples)

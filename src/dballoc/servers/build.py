@@ -80,7 +80,7 @@ class Build:
 @cache
 def find(use: str, basedir: str | None) -> Build:
     """Find the build to run: in a basedir, or by its family's name (this machine's, else a fetched
-    one), or by ``NAME@VERSION`` (a fetched one, else this machine's if it has that version).
+    one), or by ``NAME@VERSION`` (a fetched one, else this machine's if it has that version). Raises
     UsageError if there is none.
     """
     name, version = name_and_version.split_reference(use)
@@ -194,7 +194,7 @@ def _identify(executable: Path, basedir: Path | None) -> Build | None:
 
 
 def script(build: Build, names: str) -> Path:
-    """Return a bootstrap script, given its names (``old|new``). UsageError if the build
+    """Return a bootstrap script, given its names (``old|new``). Raises UsageError if the build
     lacks it.
     """
     for name in names.split("|"):

@@ -41,8 +41,8 @@ class Family:
 
 @cache
 def describe_family(name: str, version: str | None = None) -> Family:
-    """Return a family as releases as old as ``version`` have it (None: the newest). UsageError if
-    there is no such family.
+    """Return a family as releases as old as ``version`` have it (None: the newest). Raises
+    UsageError if there is no such family.
     """
     row: dict[str, Any] = look_up(servers(), name, "server")
     parent = row.get("inherits")

@@ -36,8 +36,8 @@ class OptionFileCopies:
     texts: list[str] = field(default_factory=list)
 
     def add(self, path: Path) -> Path:
-        """Copy an option file, and return the copy's path. UsageError in one line for a file that
-        cannot be read, and for one that includes a file of another owner.
+        """Copy an option file, and return the copy's path. Raises UsageError for a file that cannot
+        be read, and for one that includes a file of another owner.
         """
         return self._add(path, None, 0)
 
@@ -122,9 +122,9 @@ class OptionFile:
 
 
 def read_option_file(build: Build, path: Path) -> OptionFile:
-    """Read an option file and the files that it includes. UsageError in one line for a bad file.
-    The server, running as the server user, reads a copy, because root may name files that nobody
-    else can read.
+    """Read an option file and the files that it includes. Raises UsageError for a bad file. The
+    server, running as the server user, reads a copy, because root may name files that nobody else
+    can read.
     """
     user = server_user()
     directory = directories.make_run_directory(lambda _: None)

@@ -46,8 +46,8 @@ class Linked:
 
 
 def linked(build: Build) -> Linked | None:
-    """Find where the build's malloc comes from; None if it is built into the executable. NotProved
-    if the executable does not run.
+    """Find where the build's malloc comes from; None if it is built into the executable. Raises
+    NotProved if the executable does not run.
     """
     bindings = proof_of_use.read_bindings(
         [os.fspath(build.executable)], {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
@@ -62,7 +62,7 @@ def linked(build: Build) -> Linked | None:
 def relinked(build: Build, loader: Path | None = None, without: Sequence[str] = ()) -> Build:
     """Return the build with such a copy as its executable. The copy is made once, in the cache.
     ``loader``: of the C library to run on; ``without``: sonames of libraries that the copy must no
-    longer need. UsageError if the executable cannot be changed in this way.
+    longer need. Raises UsageError if the executable cannot be changed in this way.
     """
     if loader is None and not without:
         return build

@@ -34,8 +34,8 @@ _RECOVERY = re.compile(
 
 
 def check(path: Path, where: str) -> None:
-    """Check that this is a complete and readable data directory that no server uses. UsageError in
-    one line if not.
+    """Check that this is a complete and readable data directory that no server uses. Raises
+    UsageError if not.
     """
     try:
         names = {entry.name for entry in os.scandir(path)}
@@ -115,8 +115,8 @@ def _read_current_directory(home: Path) -> os.stat_result:
 
 
 def files(path: Path, depth: int = 1) -> Iterator[os.DirEntry[str]]:
-    """Yield all files that a copy needs, in a fixed order; links are followed. UsageError for links
-    that form a loop.
+    """Yield all files that a copy needs, in a fixed order; links are followed. Raises UsageError
+    for links that form a loop.
     """
     if depth > _DEEPEST:
         raise UsageError(

@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 def copy_database(path: Path, target: Path, most: int) -> None:
     """Copy a database of at most ``most`` bytes into the directory ``target``, with its journal if
     there is one: opening the copy undoes what an unfinished transaction wrote. No link is followed.
-    Unfit if it cannot be read or stays locked; OSError if there is no room.
+    Raises Unfit if it cannot be read or stays locked; OSError if there is no room.
     """
     journal = path.with_name(f"{path.name}-journal")
     with readers.open_file(path, path.parent) as file:

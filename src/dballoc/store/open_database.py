@@ -123,8 +123,8 @@ def _check_files(path: Path) -> None:
 
 
 def _check_own(directory: Path) -> None:
-    """Check that SQLite, which opens files by path, works on files of our own alone. UsageError if
-    not.
+    """Check that SQLite, which opens files by path, works on files of our own alone. Raises
+    UsageError if not.
     """
     try:
         with OutputDirectory.open(directory) as outputs:

@@ -46,7 +46,9 @@ def replay_candidate(
 
 
 def prepare_replays(setting: PreparedCampaign, pace: TraceReplay) -> PreparedReplay:
-    """Find and check what replays of the trace need. UsageError for what this machine cannot do."""
+    """Find and check what replays of the trace need. Raises UsageError for what this machine cannot
+    do.
+    """
     path = Path(pace.trace)
     if hash_trace(path) != pace.sha256:
         raise UsageError(f"{path}: not the trace that the search began with; choose a new --out")
@@ -56,8 +58,8 @@ def prepare_replays(setting: PreparedCampaign, pace: TraceReplay) -> PreparedRep
 
 
 def prepare_recorded_replays(setting: PreparedCampaign, trace: Path) -> PreparedReplay:
-    """Find and check what replays of a trace need that the search has recorded. UsageError for
-    what this machine cannot do.
+    """Find and check what replays of a trace need that the search has recorded. Raises UsageError
+    for what this machine cannot do.
     """
     return prepare_replays(setting, TraceReplay(trace=str(trace), sha256=hash_trace(trace)))
 

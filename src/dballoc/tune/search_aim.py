@@ -15,7 +15,7 @@ _OTHER: dict[Objective, Objective] = {"memory": "speed", "speed": "memory"}
 
 def parse_aim(text: str) -> Preference:
     """Return the rule by which finalists are judged. A bare ``rss`` or ``cpu`` is the objective;
-    without a condition the other one may cost 3 %. UsageError for anything else.
+    without a condition the other one may cost 3 %. Raises UsageError for anything else.
     """
     aims = {measure: aim for aim, measure in _MEASURES.items()}
     words = [aims.get(word.strip(), word.strip()) for word in text.split(",")]

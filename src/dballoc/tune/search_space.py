@@ -131,7 +131,7 @@ def build_space(
 
 
 def check_left_alone(tune: Tune, allocators: list[Allocator]) -> None:
-    """UsageError for a setting in ``tune.leave`` that no allocator of the search has."""
+    """Raises UsageError for a setting in ``tune.leave`` that no allocator of the search has."""
     families = [tunables.find_family(allocator) or {"settings": {}} for allocator in allocators]
     for name in tune.leave:
         if not any(name in family["settings"] for family in families):
@@ -140,7 +140,7 @@ def check_left_alone(tune: Tune, allocators: list[Allocator]) -> None:
 
 
 def check_safe(tune: Tune) -> None:
-    """UsageError for an option of the server whose gain would be paid in safety
+    """Raises UsageError for an option of the server whose gain would be paid in safety
     (catalogue/options.toml), and for a malloc's setting.
     """
     for option in tune.space:
@@ -161,7 +161,7 @@ def check_safe(tune: Tune) -> None:
 
 
 def check_changeable(tune: Tune, fixed: Collection[str]) -> None:
-    """UsageError for an option that the server's data are made with, one of ``fixed``
+    """Raises UsageError for an option that the server's data are made with, one of ``fixed``
     (catalogue/servers.toml): all trials of a search have the same data.
     """
     for option in tune.space:

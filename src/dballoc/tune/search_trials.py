@@ -185,7 +185,9 @@ class SearchTrials:
         )
 
     def _find_template(self, prepared: PreparedVariant) -> Template:
-        """Return the data of a configuration. UsageError for options by which files are made."""
+        """Return the data of a configuration. Raises UsageError for options by which files are
+        made.
+        """
         template = self._templates.get(self._setting.data_recipe(prepared, None).key)
         if template is None:
             raise UsageError(

@@ -156,8 +156,8 @@ def format_share(share: float) -> str:
 
 
 def parse_margin(text: str | None) -> float | None:
-    """Parse a margin, ``3``, ``3%`` or ``2.5 %``, to a share; None stays None. UsageError for
-    anything else, and for what is not above 0 and at most 50 %.
+    """Parse a margin, ``3``, ``3%`` or ``2.5 %``, to a share; None stays None. Raises UsageError
+    for anything else, and for what is not above 0 and at most 50 %.
     """
     if text is None:
         return None
@@ -179,7 +179,7 @@ def parse_preference(text: str | None) -> Preference:
     """Parse ``memory``, ``speed``, conditions such as ``p99 <= 1.05``, or one of the two words and
     conditions, separated by commas.
 
-    None gives the default. UsageError, in one line, for anything else, and for a condition that the
+    None gives the default. Raises UsageError for anything else, and for a condition that the
     baseline itself, whose ratios are 1, does not fulfil.
     """
     if text is None:

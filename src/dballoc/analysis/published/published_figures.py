@@ -62,8 +62,8 @@ class FrameTable:
 
 
 def parse_frames(table: Mapping[str, Any], lines: list[dict[str, str]]) -> FrameTable:
-    """Parse the TOML's table and the CSV's lines. KeyError and ValueError if they do not match each
-    other.
+    """Parse the TOML's table and the CSV's lines. Raises KeyError and ValueError if they do not
+    match each other.
     """
     shares: dict[str, dict[str, float]] = {}
     for line in lines:
@@ -152,7 +152,9 @@ class Published:
 
 
 def parse_published(name: str, text: str, figures: str) -> Published:
-    """Parse the texts of both files. KeyError and ValueError if they do not match the module."""
+    """Parse the texts of both files. Raises KeyError and ValueError if they do not match the
+    module.
+    """
     top = tomllib.loads(text)
     lines = list(csv.DictReader(io.StringIO(figures)))
     cells: dict[str, list[PublishedFigure]] = {}

@@ -56,7 +56,7 @@ def compute_mean_over_hosts(
     Statistical Society A 172, 2009: 137; here with hosts − 1 degrees of freedom); with one block on
     every host, between² is all of the scatter.
 
-    ValueError below two hosts, or for a host without a block.
+    Raises ValueError below two hosts, or for a host without a block.
     """
     if len(logs_by_host) < 2 or not all(logs_by_host):
         raise ValueError("a mean over hosts takes two hosts with a block each")

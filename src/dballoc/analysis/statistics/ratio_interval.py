@@ -160,7 +160,7 @@ class UnpairedRatio(Ratio):
 
 
 def compute_variance(logs: Sequence[float]) -> Variance:
-    """Return the variance of logarithms, one a block. ValueError below two blocks."""
+    """Return the variance of logarithms, one a block. Raises ValueError below two blocks."""
     if len(logs) < 2:
         raise ValueError("a variance takes two blocks")
     mean = math.fsum(logs) / len(logs)
@@ -203,8 +203,8 @@ def compute_unpaired_ratio(
     """Compute exp(mean second − mean first) with Welch's *t* interval, from one logarithm per block
     of each campaign.
 
-    Blocks of different campaigns ran at different times, so nothing pairs them. ValueError if a
-    campaign has no block.
+    Blocks of different campaigns ran at different times, so nothing pairs them. Raises ValueError
+    if a campaign has no block.
     """
     if not first or not second:
         raise ValueError("a campaign without a block")

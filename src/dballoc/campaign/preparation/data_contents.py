@@ -44,7 +44,7 @@ class DataContents:
 
 
 def inspect_data(experiment: Experiment, sysbench: Sysbench) -> DataContents:
-    """Find out what the experiment's data consist of. UsageError for what cannot be used."""
+    """Find out what the experiment's data consist of. Raises UsageError for what cannot be used."""
     data = experiment.data
     works = [sysbench.workload(name) for name in experiment.loads]
     makers = tuple(w for w in works if sysbench_command.makes_data(sysbench, w))
@@ -102,7 +102,7 @@ def _estimate_table_bytes(path: Path) -> int:
 
 
 def find_sql_client(build: Build) -> Path:
-    """Find the command-line client that reads SQL files. UsageError if there is none.
+    """Find the command-line client that reads SQL files. Raises UsageError if there is none.
 
     No library reads all that mysqldump and people write (DELIMITER, SOURCE, versioned comments)
     without holding it in memory.

@@ -26,7 +26,8 @@ def prepare_data_templates(
     setting: PreparedCampaign, custody: Custody, observer: Observer, log: Path
 ) -> dict[str, Template]:
     """Find the templates of every variant, and make the missing ones; returns them by their
-    recipes' keys. Failure if one cannot be made, UsageError if the user's own data are to blame.
+    recipes' keys. Raises Failure if one cannot be made, UsageError if the user's own data are to
+    blame.
     """
     templates: dict[str, Template] = {}
     for prepared in setting.variants.values():

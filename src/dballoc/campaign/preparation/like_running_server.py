@@ -69,8 +69,8 @@ def read_running_server(
     process: Process, credentials: Credentials, other: tuple[str, str | None] | None
 ) -> Likeness:
     """Read what an experiment takes over from a running server. ``other``: the build to run in its
-    place (``server.use``, ``server.basedir``). UsageError if the process is not a server, is not
-    running, may not be read, or cannot be run here; Failure if it does not answer.
+    place (``server.use``, ``server.basedir``). Raises UsageError if the process is not a server, is
+    not running, may not be read, or cannot be run here; Failure if it does not answer.
     """
     return run_abandonable(
         lambda: _read_likeness(process, credentials, other),
@@ -183,8 +183,8 @@ def _read_variant(process: Process) -> dict[str, Any]:
 
 
 def _check_library(process: Process, library: str) -> None:
-    """UsageError unless a library that the running server names may be loaded into ours: it must be
-    the same file on this host, which root alone may change.
+    """Raises UsageError unless a library that the running server names may be loaded into ours: it
+    must be the same file on this host, which root alone may change.
     """
     remedy = "name a library of your own as preload in an experiment file"
     try:

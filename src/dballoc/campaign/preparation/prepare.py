@@ -194,7 +194,7 @@ class PreparedCampaign(Prepared):
 
 
 def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
-    """Find and check everything. UsageError for whatever this machine cannot do as asked."""
+    """Find and check everything. Raises UsageError for whatever this machine cannot do as asked."""
     # First of all: everything below takes the present THP settings for the host's own.
     put_back = tuple(machine_lock.put_back_leftovers())
     if experiment.replay:
@@ -258,8 +258,8 @@ def _add_duet(setting: PreparedCampaign) -> PreparedCampaign:
 
 
 def _refuse_builds_from_source(experiment: Experiment) -> None:
-    """UsageError for a variant whose server must be built from source. Checked first: the user
-    should know this before fetching anything else.
+    """Raises UsageError for a variant whose server must be built from source. Checked first: the
+    user should know this before fetching anything else.
     """
     for variant in experiment.variant:
         if variant.server.recipe and experiment.server_of(variant).basedir is None:
@@ -271,7 +271,7 @@ def _refuse_builds_from_source(experiment: Experiment) -> None:
 
 
 def _check_directories_open(user: ServerUser) -> None:
-    """UsageError if the server user may not pass the cache or the temporary directory."""
+    """Raises UsageError if the server user may not pass the cache or the temporary directory."""
     directories.check_socket_path()
     for path, name in (
         (directories.make_server_cache(user), "DBALLOC_CACHE"),
@@ -285,7 +285,7 @@ def _check_directories_open(user: ServerUser) -> None:
 
 
 def _check_memory(setting: PreparedCampaign) -> None:
-    """UsageError if less memory is available than the servers are expected to take."""
+    """Raises UsageError if less memory is available than the servers are expected to take."""
     available = psutil.virtual_memory().available
     limit = setting.experiment.limits.memory
     need = setting.memory_needed
@@ -312,7 +312,7 @@ def _suggest_less_log(setting: PreparedCampaign) -> str:
 
 
 def _check_memory_and_disk(setting: PreparedCampaign) -> None:
-    """UsageError if memory or disk do not suffice."""
+    """Raises UsageError if memory or disk do not suffice."""
     _check_memory(setting)
     place = user_directories.make_cache()
     if (need := setting.disk_needed) > (free := directories.free_bytes(place)):
@@ -328,8 +328,8 @@ def _check_memory_and_disk(setting: PreparedCampaign) -> None:
 
 
 def check_missing_fetches(experiment: Experiment) -> None:
-    """UsageError if several servers or allocators have to be fetched. A single one is refused where
-    it is needed, with its own message.
+    """Raises UsageError if several servers or allocators have to be fetched. A single one is
+    refused where it is needed, with its own message.
     """
     missing: dict[str, None] = {}
     for find in _list_lookups(experiment):

@@ -40,7 +40,7 @@ class PreparedDuet:
 
 
 def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
-    """Decide how this machine runs the experiment's duets. UsageError if it cannot."""
+    """Decide how this machine runs the experiment's duets. Raises UsageError if it cannot."""
     for name in experiment.workloads:
         if sysbench.workload(name).ends:
             raise UsageError(

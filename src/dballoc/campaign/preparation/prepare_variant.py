@@ -98,7 +98,9 @@ class VariantInputs:
 
 
 def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
-    """Find and check all that a variant needs. UsageError for what this machine cannot do."""
+    """Find and check all that a variant needs. Raises UsageError for what this machine cannot
+    do.
+    """
     experiment = inputs.experiment
     where = f"variant {variant.name!r}"
     server = experiment.server_of(variant)
@@ -172,8 +174,8 @@ def suggest_small_scale(experiment: Experiment) -> str:
 
 
 def _find_build(where: str, server: Server, user: ServerUser) -> Build:
-    """Find the server's build. UsageError if the server user may not read it, if it lacks the
-    engine, or if an option is not the experiment's to give.
+    """Find the server's build. Raises UsageError if the server user may not read it, if it lacks
+    the engine, or if an option is not the experiment's to give.
     """
     build = find_build.find(server.use, server.basedir)
     if blocked := user.blocked_at(build.executable):
@@ -283,7 +285,7 @@ def _choose_cpus(
 
 
 def _check_encryption(server: Server, works: list[Workload]) -> None:
-    """UsageError for a client whose connections cannot be encrypted as asked."""
+    """Raises UsageError for a client whose connections cannot be encrypted as asked."""
     work = next((w for w in works if w.driver == "hammerdb"), None)
     if server.connect == "tls" and work:
         raise UsageError(
@@ -295,8 +297,8 @@ def _check_encryption(server: Server, works: list[Workload]) -> None:
 def _find_client_programs(
     inputs: VariantInputs, build: Build, works: list[Workload]
 ) -> dict[str, Path]:
-    """Return the programs that workloads run beside sysbench, by workload. UsageError if one is
-    missing, or if the server user may not read a client's files.
+    """Return the programs that workloads run beside sysbench, by workload. Raises UsageError if one
+    is missing, or if the server user may not read a client's files.
     """
     if inputs.contents.sql:
         data_contents.find_sql_client(build)

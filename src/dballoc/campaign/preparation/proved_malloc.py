@@ -40,7 +40,7 @@ def prove_malloc(
     where: str, experiment: Experiment, user: ServerUser, build: Build, variant: Variant
 ) -> ProvedMalloc:
     """Choose the variant's malloc, and prove that the program uses it with the variant's settings.
-    UsageError if it does not.
+    Raises UsageError if it does not.
     """
     _check_start(where, user, build)
     try:
@@ -87,8 +87,8 @@ def prove_malloc(
 
 
 def _check_start(where: str, user: ServerUser, build: Build) -> None:
-    """UsageError if the server would start privileged: no preload, no setting of glibc's and none
-    of the loader's lists would have an effect.
+    """Raises UsageError if the server would start privileged: no preload, no setting of glibc's and
+    none of the loader's lists would have an effect.
     """
     starter = Starter(
         os.getuid() if user.uid is None else user.uid,
@@ -106,8 +106,8 @@ def _check_start(where: str, user: ServerUser, build: Build) -> None:
 def _check_settings(
     where: str, command: list[str], allocator: Allocator, variant: Variant, before: tuple[Path, ...]
 ) -> list[VariantSetting]:
-    """Return the settings that the variant gives its allocator. UsageError if the allocator does
-    not know one of them.
+    """Return the settings that the variant gives its allocator. Raises UsageError if the allocator
+    does not know one of them.
     """
     settings = tunables.list_variant_settings(allocator, variant.tunables, variant.env, where)
     env = server_environment.build_environment(os.environ, allocator, {}, {}, before)
@@ -127,7 +127,9 @@ def _check_settings(
 def _read_proved_bindings(
     where: str, build: Build, env: dict[str, str], allocator: Allocator, wrappers: tuple[str, ...]
 ) -> proof_of_use.Bindings:
-    """Return the malloc bindings of the server. UsageError if they are not the allocator's."""
+    """Return the malloc bindings of the server. Raises UsageError if they are not the
+    allocator's.
+    """
     complaints = allocator.entry.get("complaints", [])
     try:
         bindings = proof_of_use.read_bindings([os.fspath(build.executable)], env)

@@ -40,8 +40,8 @@ _AT_LINE = re.compile(r" at line (\d+)\Z")
 def rehearse(
     setting: PreparedCampaign, custody: Custody, templates: dict[str, Template], directory: Path
 ) -> None:
-    """Try the user's own workloads on every kind of data. UsageError for one that fails, with
-    ``FILE:LINE`` where that is known.
+    """Try the user's own workloads on every kind of data. Raises UsageError for one that fails,
+    with ``FILE:LINE`` where that is known.
 
     ``directory`` is the results directory. If a server does not start, its log is left there, and
     the trials will report it.

@@ -29,7 +29,9 @@ class ClientHost(Protocol):
         """The address of this host on which the block's servers listen."""
 
     def open_account(self, admin: Admin, database: str) -> None:
-        """Make the account with which the load comes from there. pymysql.Error as it comes."""
+        """Make the account with which the load comes from there. Raises pymysql.Error as it
+        comes.
+        """
 
     def start_client(self, step: Step, engine: str, address: Address, raw: Path) -> DistantClient:
         """Start the load of a step on the server at an address; raw files go to ``raw``."""

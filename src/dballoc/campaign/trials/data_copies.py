@@ -65,7 +65,7 @@ class DataCopies:
         return DataCopy(directories.make_server_scratch(self._custody.scratch, self._user), use)
 
     def fill(self, copy: DataCopy, template: Template, log: Path) -> None:
-        """Copy the template, unless the data are there. OSError if they cannot be copied."""
+        """Copy the template, unless the data are there. Raises OSError if they cannot be copied."""
         if not copy.data.exists():
             template.copy(self._custody, copy.data, log, self._user)
 

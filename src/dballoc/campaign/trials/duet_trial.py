@@ -96,8 +96,8 @@ def run_trial(
     directory: Path,
 ) -> list[TrialRecord]:
     """Run one duet with its raw files in ``directory``; returns the records of baseline and
-    partner. ``templates``: those of baseline and partner. Interrupted if the user stops dballoc;
-    OSError if that disk is full.
+    partner. ``templates``: those of baseline and partner. Raises Interrupted if the user stops
+    dballoc; OSError if that disk is full.
     """
     trial = _RunningDuet(
         context=context,
@@ -138,7 +138,7 @@ class _DuetSide:
         raise _DuetOver
 
     def check(self, when: str) -> None:
-        """Collect the client's reports. Fault if the server or its client has ended."""
+        """Collect the client's reports. Raises Fault if the server or its client has ended."""
         self.life.check_alive(when)
         if self.client:
             self.intervals += self.client.reports()

@@ -24,7 +24,7 @@ def switch_thp(custody: Custody, campaign: Prepared, wanted: Mapping[str, str]) 
 
 
 def check_host_thp(expected: Mapping[str, str]) -> None:
-    """Failure if THP was switched on the host meanwhile; only dballoc respects our lock."""
+    """Raises Failure if THP was switched on the host meanwhile; only dballoc respects our lock."""
     if switched := thp.find_switched(expected):
         raise Failure(
             f"{switched.path}: somebody else switched it from {switched.expected} to "

@@ -117,7 +117,7 @@ class Primary:
             raise self._explain(error, when) from None
 
     def check_alive(self, when: str, patience: float = 0.0) -> None:
-        """Failure if it has ended, or does within ``patience`` seconds."""
+        """Raises Failure if it has ended, or does within ``patience`` seconds."""
         if self._child and (ended := self._child.wait(patience)):
             raise Failure(
                 f"the replica's primary died at {when} ({ended.words}): {self._last_word()}; "

@@ -27,8 +27,8 @@ EXTRA_SECONDS = 120.0
 
 
 def profile_contention(life: ServerLife, client: Client, step: Step) -> None:
-    """Record what the server's threads wait for under this load, in the trial's directory. Fault if
-    the server ends. Any other error is noted in that directory, and the trial stays good.
+    """Record what the server's threads wait for under this load, in the trial's directory. Raises
+    Fault if the server ends. Any other error is noted in that directory, and the trial stays good.
     """
 
     def record(name: str) -> None:
@@ -103,7 +103,7 @@ def _record_under_load(
 
 
 def _wait_for_load(life: ServerLife, client: Client, step: Step) -> bool:
-    """Wait for the client's first report; whether it came. Fault if the server ends."""
+    """Wait for the client's first report; whether it came. Raises Fault if the server ends."""
     deadline = time.monotonic() + _FIRST_REPORT
     while not any(True for _ in client.reports()):
         life.check_alive(step.title)

@@ -46,7 +46,7 @@ def run_recording(
     """Start the variant once more under the recorder, with the steps of a trial, and keep the trace
     in ``results``, unless it is there already. It ends with the last step: what a server does when
     it is shut down is not what it runs with. ``measured``: the variant's trial without the
-    recorder. A fault does not count, and is told. Interrupted and OSError as for
+    recorder. A fault does not count, and is told. Raises Interrupted and OSError as for
     :func:`dballoc.campaign.trials.solo_trial.run_trial`.
     """
     target = results / name_trace(context.setting.experiment, slot.variant)
@@ -127,11 +127,11 @@ def measure_peak_heap(measured: TrialRecord) -> int | None:
 
 
 def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, int]:
-    """Measure the server's memory, in bytes, without the recorder's own: ``rss``, ``pss``,
-    ``heap`` (the resident memory of its malloc's), ``rss_peak`` (in the step; not there if it is
-    not known), ``pool`` (its cache's size, where there is one); and, of mallocs whose heap can be
-    walked, by their own books ``malloc_live``, what is in use, and ``malloc_free``, what they hold
-    beside it. Failure if the host forbids to read it.
+    """Measure the server's memory, in bytes, without the recorder's own: ``rss``, ``pss``, ``heap``
+    (the resident memory of its malloc's), ``rss_peak`` (in the step; not there if it is not known),
+    ``pool`` (its cache's size, where there is one); and, of mallocs whose heap can be walked, by
+    their own books ``malloc_live``, what is in use, and ``malloc_free``, what they hold beside it.
+    Raises Failure if the host forbids to read it.
 
     The recorder serves a sample of the large blocks from mappings of its own, to see which pages
     are touched. They are heap, and beside glibc's no malloc claims them in the ledger; no malloc
@@ -168,7 +168,9 @@ def read_books(statistics: AllocatorStatistics | None, served: int) -> dict[str,
 
 
 def _compile(directory: Path, target: Path) -> None:
-    """Make the trace of the recording in ``directory``. Failure or UsageError if there is none."""
+    """Make the trace of the recording in ``directory``. Raises Failure or UsageError if there is
+    none.
+    """
     recordings = sorted(directory.glob("*.recording"))
     if not recordings:
         raise Failure("the recorder wrote no file")

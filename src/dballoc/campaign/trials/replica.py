@@ -144,7 +144,7 @@ class ReplicaServer:
         self._patience = patience
 
     def connect(self) -> None:
-        """Begin to replicate. Fault if the server does not."""
+        """Begin to replicate. Raises Fault if the server does not."""
         build, admin = self._primary.build, self._life.running.admin
         try:
             replication.follow_primary(build, admin, self._primary.account)
@@ -157,8 +157,8 @@ class ReplicaServer:
             self._life.running.child.wait(_POLL)
 
     def read_progress(self, when: str) -> ReplicationProgress:
-        """Ask both servers how far they are. Fault if the replica does not answer; Failure if the
-        primary does not.
+        """Ask both servers how far they are. Raises Fault if the replica does not answer; Failure
+        if the primary does not.
         """
         admin = self._life.running.admin
         try:
@@ -168,7 +168,7 @@ class ReplicaServer:
         return ReplicationProgress(time.monotonic(), self._primary.count_committed(when), applied)
 
     def check(self, when: str) -> None:
-        """Fault if replication has stopped; Failure if the primary has."""
+        """Raises Fault if replication has stopped; Failure if the primary has."""
         self._primary.check_alive(when)
         if not self._read_state(when).applying:
             raise Fault("replication", f"{when}: the replica stopped applying without a message")

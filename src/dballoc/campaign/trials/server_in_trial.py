@@ -72,8 +72,8 @@ class TrialContext:
 
 
 def check_encryption(connections: Iterable[ClientConnectionRow]) -> None:
-    """Fault if, by the server's own count, none of the load's connections was encrypted; there may
-    be none, or none that was counted.
+    """Raises Fault if, by the server's own count, none of the load's connections was encrypted;
+    there may be none, or none that was counted.
     """
     for counted in connections:
         if counted.made and not counted.encrypted:
@@ -176,7 +176,7 @@ class ServerLife:
 
     def start(self) -> None:
         """Copy the data, unless those of an earlier server may be used again, and start the server
-        without waiting for it. Fault if the data cannot be copied.
+        without waiting for it. Raises Fault if the data cannot be copied.
         """
         user = self.context.setting.user
         user.share(self.run_directory)
@@ -224,8 +224,8 @@ class ServerLife:
         return server_options.Address(socket, port, address, certificates)
 
     def wait_until_ready(self) -> None:
-        """Wait until the server answers, prove its malloc, take the first mark. Fault if it does
-        not answer, or its malloc is not proved.
+        """Wait until the server answers, prove its malloc, take the first mark. Raises Fault if it
+        does not answer, or its malloc is not proved.
         """
         assert self._child
         database = self.context.setting.experiment.data.database
@@ -326,7 +326,9 @@ class ServerLife:
             )
 
     def _check_settings(self, reported: dict[str, str]) -> None:
-        """Fault if the allocator reports another value of a setting than the variant gives it."""
+        """Raises Fault if the allocator reports another value of a setting than the variant gives
+        it.
+        """
         mismatch = tunables.find_setting_not_taken(
             self.prepared.allocator, self.prepared.settings, reported
         )
@@ -383,7 +385,7 @@ class ServerLife:
         return Fault("client", f"{when}: {statement}: {error.args[-1]}")
 
     def check_alive(self, when: str) -> None:
-        """Interrupted if the user asked to stop; Fault if the server has ended."""
+        """Raises Interrupted if the user asked to stop; Fault if the server has ended."""
         if self.context.stopping():
             raise Interrupted
         if self.running.child.poll():
@@ -451,7 +453,7 @@ class ServerLife:
         self.running.child.send(signal.SIGTERM)
 
     def shut_down(self) -> None:
-        """Shut the server down in order. Fault if it hangs, or exits with an error."""
+        """Shut the server down in order. Raises Fault if it hangs, or exits with an error."""
         if not self._asked_to_stop:
             self.ask_to_stop()
         patience = self._time.stop
@@ -505,8 +507,8 @@ class ServerLife:
             self.ended = self._running.child.poll() or self._running.child.stop(signal.SIGTERM, 20)
 
     def finish(self) -> TrialRecord:
-        """Return the record, complete but for what the design adds. Failure if the host's THP
-        settings are no longer those that the trial needs.
+        """Return the record, complete but for what the design adds. Raises Failure if the host's
+        THP settings are no longer those that the trial needs.
         """
         check_host_thp(self.host_thp)
         self.record.trial.ended = time.time()

@@ -48,8 +48,8 @@ class Settling:
 
 def begin_settling(connection: SettlingConnection, engine: str, tables: Sequence[str]) -> Settling:
     """Make the server settle: set the engine's variables, analyze the ``tables``, switch on what is
-    to be done once. SettlingFailed for an error of the server's, also for a switch that it has
-    refused for a minute.
+    to be done once. Raises SettlingFailed for an error of the server's, also for a switch that it
+    has refused for a minute.
     """
     entry = catalogue.settling().get(engine, {})
     before: list[tuple[str, str]] = []
@@ -74,7 +74,9 @@ def begin_settling(connection: SettlingConnection, engine: str, tables: Sequence
 
 
 def end_settling(connection: SettlingConnection, settling: Settling) -> None:
-    """Set back what :func:`begin_settling` set. SettlingFailed for an error of the server's."""
+    """Set back what :func:`begin_settling` set. Raises SettlingFailed for an error of the
+    server's.
+    """
     for name, value in settling.before:
         _run(connection, f"SET GLOBAL {name} = {value}")
 

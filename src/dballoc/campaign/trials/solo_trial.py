@@ -55,8 +55,8 @@ _EDGE = 3.0
 def run_trial(
     context: TrialContext, slot: Slot, template: Template, directory: Path
 ) -> TrialRecord:
-    """Run one trial with its raw files in ``directory``. Interrupted if the user stops dballoc;
-    OSError if that disk is full.
+    """Run one trial with its raw files in ``directory``. Raises Interrupted if the user stops
+    dballoc; OSError if that disk is full.
     """
     return _run_and_clean_up(SoloTrial(context, slot, template, directory))
 
@@ -65,7 +65,7 @@ def run_heap_profile(
     context: TrialContext, slot: Slot, template: Template, directory: Path
 ) -> None:
     """Start the variant once more, under the heap probe and its load, and keep its profiles in the
-    trial's directory; a fault there does not count. Interrupted and OSError as for
+    trial's directory; a fault there does not count. Raises Interrupted and OSError as for
     :func:`run_trial`.
     """
     heap_directory = directory / "heap"

@@ -87,7 +87,7 @@ def keep_user_files(setting: PreparedCampaign, results: Path, has_trials: bool) 
     """Copy the user's workloads into a results directory, and record what identifies them and own
     data.
 
-    UsageError if it has trials already (``has_trials``) that ran with other files.
+    Raises UsageError if it has trials already (``has_trials``) that ran with other files.
     """
     works = [
         work

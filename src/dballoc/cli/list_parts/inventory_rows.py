@@ -29,7 +29,7 @@ _BUILTIN: Row = {
 
 def list_rows(part: Part, names: list[str], post: bool) -> Sequence[Row]:
     """Return a row for each entry of a part, for each setting of the allocators ``names``, with
-    what an experiment's post states if ``post``. UsageError if an allocator has no settings.
+    what an experiment's post states if ``post``. Raises UsageError if an allocator has no settings.
     """
     match part:
         case "allocators":
@@ -59,7 +59,9 @@ def list_rows(part: Part, names: list[str], post: bool) -> Sequence[Row]:
 
 
 def choose_rows(part: str, rows: Sequence[Row], names: list[str], post: bool) -> Sequence[Row]:
-    """Return the rows of these names, in their order. UsageError for a name that has no row."""
+    """Return the rows of these names, in their order. Raises UsageError for a name that has no
+    row.
+    """
     kind, flag = (f"{part} that repeat a post", " --post") if post else (part, "")
     by_name = {row["name"]: row for row in rows}
     if unknown := [name for name in names if name not in by_name]:

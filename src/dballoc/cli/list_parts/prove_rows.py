@@ -13,8 +13,8 @@ from dballoc.experiment.model import BUILTIN, Server
 
 def prove_rows(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
     """Return the rows of what is on this machine, each with its proof; ``server``: what allocators
-    are started under. Each start takes a second or two, so notices show the progress. UsageError if
-    nothing is here.
+    are started under. Each start takes a second or two, so notices show the progress. Raises
+    UsageError if nothing is here.
     """
     installed = [row for row in rows if row["here"] is not None]
     if not installed:

@@ -46,8 +46,8 @@ def make_report(process: Process, result: Contention) -> ContentionReport:
 
 
 def save_profiles(result: Contention, out: Path) -> list[Path]:
-    """Write the profiles and flame graphs into a directory; return their paths. Failure if one
-    cannot be written.
+    """Write the profiles and flame graphs into a directory; return their paths. Raises Failure if
+    one cannot be written.
     """
     try:
         return contention.save_profiles(result, out)

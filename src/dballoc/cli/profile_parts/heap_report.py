@@ -51,8 +51,8 @@ class HeapReport:
 def make_report(
     process: ProbedProcess, series: SnapshotSeries, by: str, login_path: str | None
 ) -> HeapReport:
-    """Sum up a series by function, or by the owners that ``by`` names. Failure if the server cannot
-    tell who they are.
+    """Sum up a series by function, or by the owners that ``by`` names. Raises Failure if the server
+    cannot tell who they are.
     """
     last = series.last
     patterns = wrappers()
@@ -102,8 +102,8 @@ def make_report(
 def _rank_owners(
     probe: Probe | SavedSnapshot, last: Snapshot, by: str, login_path: str | None
 ) -> tuple[list[HeapRow], list[str]]:
-    """Return what is alive by session owner, and notes on what the server could not tell. Failure
-    if it cannot be asked.
+    """Return what is alive by session owner, and notes on what the server could not tell. Raises
+    Failure if it cannot be asked.
     """
     login = credentials.find(login_path)
     assert isinstance(probe, Probe)  # a saved snapshot has no owners
@@ -129,7 +129,7 @@ def _read_sessions(
 
 
 def save_profiles(series: SnapshotSeries, report: HeapReport, out: Path) -> list[Path]:
-    """Write the profiles, flame graphs and massif.out into a directory; return their paths.
+    """Write the profiles, flame graphs and massif.out into a directory; return their paths. Raises
     UsageError if the directory is not ours alone; Failure if one cannot be written.
     """
     try:

@@ -17,7 +17,7 @@ from dballoc.profile.heap.snapshot_series import ProbedProcess
 
 
 def check_flags(by: str, period: str | None, count: int | None, at_peak: bool) -> float | None:
-    """Return the period in seconds, None without. UsageError for flags that do not fit."""
+    """Return the period in seconds, None without. Raises UsageError for flags that do not fit."""
     if by != FUNCTION and by not in session_owners.FIND_OWNER:
         raise UsageError(f"--by {by}: must be function, user, connection or digest")
     if (count or at_peak) and period is None:
@@ -43,7 +43,9 @@ def begin_sampling(
 
 
 def read_saved_snapshot(path: Path, by: str, asks_live_process: bool) -> ProbedProcess:
-    """Return the process that left a snapshot. UsageError if more is asked than that can tell."""
+    """Return the process that left a snapshot. Raises UsageError if more is asked than that can
+    tell.
+    """
     if asks_live_process or by != FUNCTION:
         raise UsageError("--snapshot is of a program that has ended: no flag that asks it fits")
     return ProbedProcess(SavedSnapshot(path), path.stem)

@@ -86,7 +86,7 @@ def make_options(
 
 def print_massif(profiles: Sequence[Profile], value: str, options: MassifOptions) -> None:
     """Print profiles of one process as ms_print does, and what changed from the first to the last.
-    UsageError if the value is not in bytes, or there is no such time.
+    Raises UsageError if the value is not in bytes, or there is no such time.
     """
     try:
         run = massif_format.build_massif_run(profiles, value, options)

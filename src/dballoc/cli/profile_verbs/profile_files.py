@@ -11,8 +11,8 @@ from dballoc.profile.model import Profile, Value
 
 def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile], Value]:
     """Read profiles, and return them and the value with this key, or, if ``key`` is None, the first
-    that all have. UsageError if a file is not a profile, lacks the value, or has it in another
-    unit.
+    that all have. Raises UsageError if a file is not a profile, lacks the value, or has it in
+    another unit.
     """
     # Here: --help needs none of it.
     from dballoc.profile.formats import profile_file
@@ -40,7 +40,7 @@ def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile]
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a file. UsageError if that cannot be done."""
+    """Write a file. Raises UsageError if that cannot be done."""
     try:
         write_file(path, content)
     except OSError as error:

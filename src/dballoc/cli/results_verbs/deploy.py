@@ -59,7 +59,7 @@ def look_at_libraries(
 ) -> tuple[dict[str, bool], str | None]:
     """Return, by library, whether this machine lacks it; and why a program with this environment
     would not run. In a child: whoever made the results named them, and their file system may never
-    answer. Failure if it does not.
+    answer. Raises Failure if it does not.
     """
     host = host_requirements.read_host()
     return run_abandonable(
@@ -91,7 +91,7 @@ def find_privileged_servers(family: str) -> list[str]:
 
 def _find_campaign(directory: Path, variant: str | None) -> tuple[Path, str]:
     """Return the campaign's results directory and the variant's name: of a tune, those of the
-    confirmation that has it. UsageError if there is none.
+    confirmation that has it. Raises UsageError if there is none.
     """
     from dballoc.analysis.tune.search_history import is_search
     from dballoc.analysis.tune.tuned import load_tuned

@@ -41,8 +41,8 @@ def perform(
     kind: CampaignKind = SERVERS,
 ) -> None:
     """Run or resume the campaign of this ``kind``, or its ``extension``, write its ``report``, and
-    print the answer, or what ``show`` prints instead. Failure if no trial ended well; typer.Exit
-    after an interruption; UsageError and Failure as the campaign raises them.
+    print the answer, or what ``show`` prints instead. Raises Failure if no trial ended well;
+    typer.Exit after an interruption; UsageError and Failure as the campaign raises them.
     """
     with display(console) as watcher:
         ending = run_blocks.run_campaign(

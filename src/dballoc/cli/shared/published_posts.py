@@ -12,8 +12,8 @@ from dballoc.errors import UsageError
 def find(directory: Path, name: str | None, wanted: bool) -> Published | None:
     """Return the published figures ``name``, or those that the results repeat by their experiment
     or their import. None if nothing asks for them: ``wanted`` is whether the user does, and
-    imported results do by themselves. UsageError if there are none, or if they have no variant of
-    the results.
+    imported results do by themselves. Raises UsageError if there are none, or if they have no
+    variant of the results.
     """
     if not wanted and name is None and not (directory / "imported").is_dir():
         return None

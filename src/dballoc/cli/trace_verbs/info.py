@@ -54,7 +54,7 @@ def info(
 
 
 def _write_chart(trace: Trace, summary: TraceSummary, name: str, directory: Path) -> None:
-    """Write the chart of the live curve. Failure if it cannot be written."""
+    """Write the chart of the live curve. Raises Failure if it cannot be written."""
     # What draws takes a second to import.
     from dballoc.campaign.replay.describe_trace import describe_trace
     from dballoc.document.chart_files import write_chart

@@ -21,8 +21,8 @@ OutFlag = Annotated[
 
 
 def write_and_tell(trace: Trace, out: Path) -> None:
-    """Write a trace, and print what it holds. UsageError if its name is not a trace's, or it cannot
-    be written; Failure if its sizes are beyond what a trace holds.
+    """Write a trace, and print what it holds. Raises UsageError if its name is not a trace's, or it
+    cannot be written; Failure if its sizes are beyond what a trace holds.
     """
     if out.suffix != SUFFIX:
         raise UsageError(f"--out {out}: the name of a trace ends in {SUFFIX}")

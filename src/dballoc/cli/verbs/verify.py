@@ -108,7 +108,7 @@ def _print_malloc(malloc: MallocInUse, obstacle: str | None) -> None:
 
 
 def _check_expectation(expect: str | None, settings: Sequence[str]) -> None:
-    """UsageError in one line for words that could never be met."""
+    """Raises UsageError for words that could never be met."""
     if expect is None and settings:
         raise UsageError("--setting goes with --expect")
     name = (expect or "").partition("@")[0]

@@ -54,7 +54,7 @@ class Service:
 
 
 def open_server(address: ListenAddress, service: Service) -> "MetricsServer":
-    """Listen, and return the server; its ``serve_forever`` answers. UsageError in one line if the
+    """Listen, and return the server; its ``serve_forever`` answers. Raises UsageError if the
     address cannot be had.
     """
     try:
@@ -164,7 +164,7 @@ class _UnixServer(MetricsServer):
 
 
 def _remove_dead_socket(path: str) -> None:
-    """Remove a socket that nobody listens on. OSError if there is anything else."""
+    """Remove a socket that nobody listens on. Raises OSError if there is anything else."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise OSError(0, "there is a file that is no socket")

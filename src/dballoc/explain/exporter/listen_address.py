@@ -37,7 +37,7 @@ class ListenAddress:
 
 
 def parse_listen_address(text: str) -> ListenAddress:
-    """Parse the value of ``--listen``. UsageError in one line if it is none."""
+    """Parse the value of ``--listen``. Raises UsageError if it is none."""
     if text.startswith(_UNIX):
         path = text.removeprefix(_UNIX)
         if not path.startswith("/") or "\0" in path or len(path.encode()) > _LONGEST_PATH:

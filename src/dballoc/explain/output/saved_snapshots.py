@@ -25,15 +25,15 @@ def make_document(explanation: Explanation) -> dict[str, Any]:
 
 
 def save_snapshot(explanation: Explanation, path: Path) -> None:
-    """Write one snapshot. Failure in one line if it cannot be written, UsageError if
-    it is a link or another user's.
+    """Write one snapshot. Raises Failure if it cannot be written, UsageError if it is a link or
+    another user's.
     """
     _write_text(path, json.dumps(make_document(explanation), indent=1) + "\n")
 
 
 def append_snapshot(explanation: Explanation, path: Path, first: bool) -> None:
     """Write one more snapshot of a series, a line of its own; the ``first`` one begins the file.
-    Failure in one line if it cannot be written.
+    Raises Failure if it cannot be written.
     """
     text = json.dumps(make_document(explanation), separators=(",", ":")) + "\n"
     _write_text(path, text, write_file if first else append_to_file)

@@ -165,8 +165,8 @@ def list_remove_steps(installation: Installation) -> list[str]:
 
 
 def read_installation(process: Process, credentials: Credentials) -> Installation:
-    """Return what is installed now. UsageError if functions must not be created on this server;
-    Failure if it cannot be connected to.
+    """Return what is installed now. Raises UsageError if functions must not be created on this
+    server; Failure if it cannot be connected to.
     """
     with _connect(process, credentials) as cursor:
         return _query_installation(process, cursor)
@@ -202,8 +202,8 @@ def install_function(process: Process, credentials: Credentials) -> None:
 
 
 def remove_function(process: Process, credentials: Credentials) -> None:
-    """Drop the functions and remove the library. Failure in one line if that does not work; it can
-    be repeated.
+    """Drop the functions and remove the library. Raises Failure if that does not work; it can be
+    repeated.
     """
     with _connect(process, credentials) as cursor:
         installation = _query_installation(process, cursor)
@@ -255,7 +255,7 @@ def describe_leftover_trim(cursor: Cursor) -> str | None:
 
 
 def _call_trim(cursor: Cursor, began: float) -> str | None:
-    """Return the name of what was called. Failure if the server does not answer before the
+    """Return the name of what was called. Raises Failure if the server does not answer before the
     connection's timeout.
     """
     try:

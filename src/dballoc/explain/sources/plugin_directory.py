@@ -75,8 +75,8 @@ def remove_file(directory: PluginDirectory, name: str) -> None:
 
 
 def _work_in(directory: PluginDirectory, work: Callable[[int], Result]) -> Result:
-    """Do the work, on a descriptor of the directory, in a child. OSError as it raises it; Failure
-    if it does not answer.
+    """Do the work, on a descriptor of the directory, in a child. Raises OSError as it raises it;
+    Failure if it does not answer.
     """
 
     def open_and_work() -> Result:

@@ -47,8 +47,8 @@ class HugePageSample:
 
 
 def sample_huge_pages(snapshot: ProcessSnapshot) -> HugePageSample | None:
-    """Sample the huge pages of a process; None if it has none outside the buffer pool. OSError if
-    the process is gone.
+    """Sample the huge pages of a process; None if it has none outside the buffer pool. Raises
+    OSError if the process is gone.
     """
     mappings = [mapping for mapping in snapshot.mappings_of(*_KINDS) if mapping.huge]
     if not mappings:

@@ -14,8 +14,8 @@ from dballoc.host.unprivileged.server_user import server_user
 
 def build_libraries(job: FetchJob, sources: Path) -> list[str]:
     """Run the recipe on a copy of the sources, as the server user since it runs their scripts. Copy
-    the libraries that it has put into $OUT to ``lib``, and return their paths. Failure with the
-    compiler's reason.
+    the libraries that it has put into $OUT to ``lib``, and return their paths. Raises Failure with
+    the compiler's reason.
     """
     row, user = job.source.row, server_user()
     out, tree, glue = (
@@ -55,7 +55,7 @@ def build_libraries(job: FetchJob, sources: Path) -> list[str]:
 
 
 def check_build_tools(reference: str, tools: list[str]) -> None:
-    """UsageError if one of some programs is missing, with the package that has it."""
+    """Raises UsageError if one of some programs is missing, with the package that has it."""
     packages = {"cargo": "cargo", "cc": "gcc", "c++": "g++", "make": "make", "cmake": "cmake"}
     for tool in tools:
         if shutil.which(tool) is None:

@@ -84,7 +84,9 @@ def _build_source_package(job: FetchJob) -> FetchedTree:
 
 
 def _check_version(job: FetchJob, version: str) -> str:
-    """Return the version that the suite has today. Failure if it is not the requested one."""
+    """Return the version that the suite has today. Raises Failure if it is not the requested
+    one.
+    """
     if not name_and_version.is_version_of(job.source.version, version):
         raise Failure(
             f"{job.source.reference}: Debian {job.source.row['suite']} now has version {version}; "
@@ -236,8 +238,8 @@ def parse_uris(text: str) -> list[tuple[str, str, int]]:
 
 
 def choose_mirror() -> str:
-    """Return ``$DBALLOC_DEBIAN_MIRROR``, else the mirror of apt's own sources. UsageError if they
-    have none of Debian.
+    """Return ``$DBALLOC_DEBIAN_MIRROR``, else the mirror of apt's own sources. Raises UsageError if
+    they have none of Debian.
     """
     if chosen := os.environ.get(MIRROR):
         return chosen

@@ -63,7 +63,7 @@ def remove_unneeded_files(root: Path) -> None:
 
 
 def find_loader(root: Path) -> Path:
-    """Find the program interpreter of the tree's C library. Failure if there is none."""
+    """Find the program interpreter of the tree's C library. Raises Failure if there is none."""
     for libc in sorted(root.rglob("libc.so.6")):
         for pattern in _LOADERS:
             if loaders := sorted(libc.parent.glob(pattern)):
@@ -107,7 +107,7 @@ def relink_programs(job: FetchJob, interpreter: Path, search: list[Path]) -> Non
 
 def copy_libraries(job: FetchJob, tree: Path, beside: bool) -> list[str]:
     """Copy an allocator's libraries out of a tree into ``lib`` of the job's place, and return the
-    paths of those to preload. Failure if one is missing.
+    paths of those to preload. Raises Failure if one is missing.
 
     ``beside``: the tree's other libraries are copied too, and are looked for there.
     """

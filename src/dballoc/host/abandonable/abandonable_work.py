@@ -79,12 +79,14 @@ class AbandonableWork(Generic[Request, Result]):
         self._stuck: dict[int, Touch | None] = {}
 
     def start(self) -> None:
-        """Start the child now, before the first :meth:`run`. OSError if there can be none."""
+        """Start the child now, before the first :meth:`run`. Raises OSError if there can be
+        none.
+        """
         self._child = self._child or self._fork(Skips())
 
     def run(self, request: Request) -> Result:
-        """Return what the work returns, or raise what it raises. Failure if it takes longer than
-        the limits allow, or the child ends without an answer.
+        """Return what the work returns, or raise what it raises. Raises Failure if it takes longer
+        than the limits allow, or the child ends without an answer.
         """
         deadline = time.monotonic() + self._limits.seconds
         data = pack_answer(request)
@@ -132,7 +134,7 @@ class AbandonableWork(Generic[Request, Result]):
         return skips
 
     def _refuse_more(self) -> None:
-        """Failure if so many children are stuck that no other is started."""
+        """Raises Failure if so many children are stuck that no other is started."""
         if not self._child and len(self._stuck) >= _MOST_STUCK:
             raise Failure(
                 f"{self._subject}: {len(self._stuck)} earlier looks at it still wait for what does "
@@ -168,7 +170,7 @@ class AbandonableWork(Generic[Request, Result]):
         self, child: _AbandonableChild, request: bytes, deadline: float
     ) -> _ChildAnswer | Touch | None:
         """Ask the child and return its answer; or what it has touched for too long; None if the
-        time is over without that. Failure if the child ends.
+        time is over without that. Raises Failure if the child ends.
         """
         global _cpu_seconds
         try:
@@ -195,7 +197,7 @@ class AbandonableWork(Generic[Request, Result]):
     def _receive(
         self, child: _AbandonableChild, count: int, deadline: float
     ) -> bytes | Touch | None:
-        """Receive so many bytes. EOFError if the child ends; else as :meth:`_exchange`."""
+        """Receive so many bytes. Raises EOFError if the child ends; else as :meth:`_exchange`."""
         received = bytearray()
         poll = select.poll()
         poll.register(child.talk, select.POLLIN)

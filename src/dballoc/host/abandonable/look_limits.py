@@ -30,36 +30,36 @@ class LookLimits:
 
 
 def look_limits() -> LookLimits:
-    """Return the limits of a look for somebody who waits. UsageError if the environment has a wrong
-    number.
+    """Return the limits of a look for somebody who waits. Raises UsageError if the environment has
+    a wrong number.
     """
     seconds = _read_seconds()
     return LookLimits(seconds=seconds, patience=seconds * _TOUCH)
 
 
 def scrape_limits() -> LookLimits:
-    """Return the limits of a look for a scraper. UsageError as above."""
+    """Return the limits of a look for a scraper. Raises UsageError as above."""
     seconds = _read_seconds()
     return LookLimits(seconds=seconds * _SCRAPE, patience=seconds * _TOUCH / 2)
 
 
 def symbol_limits() -> LookLimits:
     """Return the limits of looking functions up in files, which may first be downloaded
-    (debuginfod). UsageError as above.
+    (debuginfod). Raises UsageError as above.
     """
     seconds = _read_seconds()
     return LookLimits(seconds=seconds * _SYMBOLS, patience=seconds * _TOUCH, cpu=_LONG_CPU_SECONDS)
 
 
 def unanswered_seconds() -> float:
-    """Return how long a verb that reads files of others waits for a file system. UsageError as
-    above.
+    """Return how long a verb that reads files of others waits for a file system. Raises UsageError
+    as above.
     """
     return _read_seconds() * _LIKENESS
 
 
 def likeness_limits() -> LookLimits:
-    """Return the limits of reading a server that an experiment is made after. UsageError as
+    """Return the limits of reading a server that an experiment is made after. Raises UsageError as
     above.
     """
     seconds = _read_seconds()

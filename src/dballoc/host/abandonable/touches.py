@@ -181,7 +181,7 @@ def list_notes() -> list[str]:
 
 def begin_path(root: str, path: str) -> str:
     """Note that a file is touched, until :func:`end_touch`, and return the title of its file
-    system; empty if that surely answers. NotAnswering if it did not.
+    system; empty if that surely answers. Raises NotAnswering if it did not.
 
     ``root``: the directory, like /proc/PID/root, in which ``path`` is absolute and without links.
     """
@@ -239,7 +239,9 @@ class SkippedRange(NamedTuple):
 
 
 def find_skipped_ranges(process: Process) -> list[SkippedRange]:
-    """Return the mappings of a process that are not to be read. OSError if the process is gone."""
+    """Return the mappings of a process that are not to be read. Raises OSError if the process is
+    gone.
+    """
     if not _child or not _child.skips:
         return []
     lines = list(filter(None, map(parse_line, read_maps_text(process).split("\n"))))

@@ -17,7 +17,8 @@ _answers: dict[tuple[int | str, ...], Any] = {}
 def ask_elf_parser(function: str, fd: int, *values: Any) -> Any:
     """Run a function of :mod:`dballoc.host.elf.elf_parser` in the sandbox, or return what it said
     of this file before: the same device, inode and size, unchanged since (the time of change cannot
-    be set). The answer is not to be changed. SandboxError if there is none; that is not kept.
+    be set). The answer is not to be changed. Raises SandboxError if there is none; that is not
+    kept.
     """
     identity: tuple[int | str, ...] = (function, repr(values), *_identify(os.fstat(fd)))
     if identity not in _answers:

@@ -40,7 +40,8 @@ def find_program_index(words: Sequence[str]) -> int | None:
 
 def find_main_program(process: Process) -> str:
     """Return the path of a process's main program, in its own mount namespace: its executable, or
-    the program that its loader was given, if that is mapped. OSError if the process cannot be read.
+    the program that its loader was given, if that is mapped. Raises OSError if the process cannot
+    be read.
     """
     executable = process.read_link("exe")
     if not is_loader(executable):

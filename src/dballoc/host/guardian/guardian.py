@@ -400,8 +400,8 @@ def prepare_child(*, guardian, uid, gid, cpus, nofile, cgroup, thp_disable, oom_
 
 
 def check_open_files(nofile) -> None:
-    """OSError if this process may not have so many open files: an error between fork and exec would
-    reach dballoc without its text.
+    """Raises OSError if this process may not have so many open files: an error between fork and
+    exec would reach dballoc without its text.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if nofile and nofile > hard and hard != resource.RLIM_INFINITY and not may_raise_limits():
@@ -421,7 +421,7 @@ def may_raise_limits() -> bool:
 
 
 def check_words(argv, env) -> None:
-    """ValueError if an argument or a variable has a NUL, which no program can be given."""
+    """Raises ValueError if an argument or a variable has a NUL, which no program can be given."""
     for number, word in enumerate(argv):
         if "\0" in word:
             raise ValueError(f"its argument {number} has a NUL character in it")
@@ -470,8 +470,8 @@ def remove_all(scratch: list[str], cgroups: list[str]) -> None:
 
 
 def open_to_append(path: str):
-    """Open a file of our own, in a directory of our own, to append to; no link is followed. OSError
-    if either is another user's.
+    """Open a file of our own, in a directory of our own, to append to; no link is followed. Raises
+    OSError if either is another user's.
     """
     if path == os.devnull:
         return open(path, "ab")

@@ -164,7 +164,7 @@ class Custody:
         self, argv: Sequence[str], env: Mapping[str, str], stdout: Path, **options: Any
     ) -> "Child":
         """Start a process. ``options``: see
-        :meth:`dballoc.host.guardian.guardian.Guardian.do_spawn`. Failure if it cannot start.
+        :meth:`dballoc.host.guardian.guardian.Guardian.do_spawn`. Raises Failure if it cannot start.
         """
         options = {k: os.fspath(v) if isinstance(v, Path) else v for k, v in options.items()}
         reply = self._request(
@@ -174,7 +174,7 @@ class Custody:
 
     def set(self, name: str, value: str) -> None:
         """Change a host setting (:mod:`dballoc.host.settings.writable_settings`); it is restored at
-        the end, whatever happens. Failure if it cannot be changed.
+        the end, whatever happens. Raises Failure if it cannot be changed.
         """
         self._request("set", name=name, value=value)
 

@@ -25,8 +25,8 @@ _LONGEST_SOCKET_NAME = "/4194304.sock"
 
 
 def find_library(kind: PreloadKind) -> Path:
-    """Return the preload's library. UsageError if the native parts are not built, or would not stay
-    as long as a program.
+    """Return the preload's library. Raises UsageError if the native parts are not built, or would
+    not stay as long as a program.
     """
     if portable.is_temporary():
         raise UsageError(
@@ -53,8 +53,8 @@ def prepare_launch(
     is_idle: bool,
 ) -> tuple[str, dict[str, str]]:
     """Return the file that a command runs, and its complete environment, with the preload's socket
-    in ``out``. UsageError if there is no such program, if no preload can replace its malloc, or if
-    ``out`` is no directory for a socket.
+    in ``out``. Raises UsageError if there is no such program, if no preload can replace its malloc,
+    or if ``out`` is no directory for a socket.
     """
     kind.check_size(size)
     executable = shutil.which(command[0], path=environ.get("PATH", os.defpath))
@@ -74,7 +74,7 @@ def add_to_environment(
     environ: Mapping[str, str], kind: PreloadKind, directory: str, size: int, is_idle: bool = False
 ) -> dict[str, str]:
     """Return the environment with the preload before all others, and its socket in ``directory``.
-    UsageError as :func:`find_library`.
+    Raises UsageError as :func:`find_library`.
     """
     library = find_library(kind)
     if kind is HEAP_PROBE:
@@ -121,7 +121,7 @@ def check_executable(path: Path) -> None:
 
 def make_directory(out: Path, command: Sequence[str]) -> None:
     """Make the directory for the preload's socket, for the server's user alone: if we are root, the
-    one that ``--user`` in its command names. UsageError if it cannot be made.
+    one that ``--user`` in its command names. Raises UsageError if it cannot be made.
     """
     try:
         if out.exists():

@@ -64,7 +64,7 @@ class PreloadKind:
     largest: int
 
     def check_size(self, size: int) -> None:
-        """Check the value of its flag. UsageError if it takes no such size."""
+        """Check the value of its flag. Raises UsageError if it takes no such size."""
         if not self.least <= size <= self.largest:
             raise UsageError(
                 f"{self.flag} {format_size(size)}: must be from {format_size(self.least)} to "
@@ -119,8 +119,8 @@ class PreloadSocket:
         return f"the {self.kind.noun.split()[-1]} in {self.process}"
 
     def ask(self, line: str) -> bytes:
-        """Return the answer to a request. Failure if there is none, it is an error, or another
-        process listens there.
+        """Return the answer to a request. Raises Failure if there is none, it is an error, or
+        another process listens there.
         """
         limit = _SNAPSHOT if line == "snapshot" else _STATUS
         limits = look_limits()
@@ -213,8 +213,8 @@ def _find_in_process(process: Process, kind: PreloadKind) -> tuple[str, tuple[st
 
 
 def find_preload_in_directory(directory: Path, kind: PreloadKind) -> PreloadSocket:
-    """Find the one preload of a kind that listens in a directory. UsageError if there is none, or
-    more than one.
+    """Find the one preload of a kind that listens in a directory. Raises UsageError if there is
+    none, or more than one.
     """
     alive = run_abandonable(lambda: _find_in_directory(directory, kind), directory)
     if not alive:
@@ -259,9 +259,9 @@ def _find_in_directory(directory: Path, kind: PreloadKind) -> dict[str, int]:
 def _exchange(
     root: Path, path: str, line: bytes, limit: _Limit, accept: Callable[[int], bool]
 ) -> bytes:
-    """Send a line and return the whole answer. OSError if that fails, if it is not a preload's
-    answer, or unless ``accept`` takes the PID of the process that listens there: before it is sent
-    or read anything.
+    """Send a line and return the whole answer. Raises OSError if that fails, if it is not a
+    preload's answer, or unless ``accept`` takes the PID of the process that listens there: before
+    it is sent or read anything.
     """
     until = time.monotonic() + limit.seconds
     with _connect(root, path, limit.seconds) as connection:
@@ -283,8 +283,8 @@ def _exchange(
 
 
 def _read_peer(connection: socket.socket) -> int:
-    """Return the PID, in our namespace, of the process that listens at the other end; 0 if it is
-    in another PID namespace. OSError if it has ended, or if that PID is another user's by now.
+    """Return the PID, in our namespace, of the process that listens at the other end; 0 if it is in
+    another PID namespace. Raises OSError if it has ended, or if that PID is another user's by now.
     """
     pid, user = read_peer(connection)
     if pid and user not in Process.open(pid).read_users():

@@ -38,8 +38,8 @@ class MemoryCgroup:
 
 
 def create_memory_cgroup(custody: Custody, limit: int) -> MemoryCgroup:
-    """Make a cgroup beside our own with ``limit`` bytes of memory and no swap. UsageError if this
-    user may not.
+    """Make a cgroup beside our own with ``limit`` bytes of memory and no swap. Raises UsageError if
+    this user may not.
     """
     version, parent = _find_parent()
     path = parent / f"dballoc-{uuid.uuid4().hex[:12]}"
@@ -61,7 +61,7 @@ def create_memory_cgroup(custody: Custody, limit: int) -> MemoryCgroup:
 
 
 def check_memory_cgroup() -> None:
-    """UsageError if this user may not make a memory cgroup, or there is none."""
+    """Raises UsageError if this user may not make a memory cgroup, or there is none."""
     _, parent = _find_parent()
     if not os.access(parent, os.W_OK):
         raise UsageError(_format_refusal(parent, "Permission denied"))

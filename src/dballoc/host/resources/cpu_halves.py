@@ -28,8 +28,8 @@ class Core:
 
 
 def choose_halves(cpu: "Cpu") -> Halves:
-    """Choose two halves of the CPUs that the experiment's [cpu] allows. UsageError if there are no
-    two like halves.
+    """Choose two halves of the CPUs that the experiment's [cpu] allows. Raises UsageError if there
+    are no two like halves.
     """
     server, client = cpus.choose_cpus(cpu)
     allowed = (
@@ -45,7 +45,7 @@ def split_cores(cores: Iterable[Core]) -> Halves:
     Pure.
 
     On one node, because with two each server's memory would be on the other node after a swap.
-    UsageError with the reason if there are no such halves.
+    Raises UsageError with the reason if there are no such halves.
     """
     by_node: dict[int, list[Core]] = defaultdict(list)
     for core in cores:

@@ -31,8 +31,8 @@ def list_siblings(cpu: int) -> frozenset[int]:
 
 
 def choose_cpus(cpu: "Cpu") -> tuple[frozenset[int] | None, frozenset[int] | None]:
-    """Choose the CPUs of server and client; None means all. UsageError if a CPU of the experiment
-    is not available.
+    """Choose the CPUs of server and client; None means all. Raises UsageError if a CPU of the
+    experiment is not available.
     """
     if cpu.count is not None:
         chosen = _choose_first(cpu.count)

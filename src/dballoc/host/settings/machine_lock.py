@@ -188,8 +188,8 @@ def hold(
 
 def put_back_leftovers(machine: LockPlace = THIS_MACHINE) -> list[PutBack]:
     """Restore what a run that was killed together with its guardian has left changed. Nothing
-    happens while a run has the exclusive lock, or if this user cannot read the journal. UsageError
-    if the journal is damaged or a setting cannot be restored.
+    happens while a run has the exclusive lock, or if this user cannot read the journal. Raises
+    UsageError if the journal is damaged or a setting cannot be restored.
     """
     try:
         directory = open_directory(machine.directory, make=False)
@@ -228,8 +228,8 @@ def changed_by_others(machine: LockPlace = THIS_MACHINE) -> list[tuple[Holder, s
 
 
 def open_directory(path: Path, *, make: bool) -> int:
-    """Open the directory of the lock, which must be this user's alone. OSError if there is none for
-    us, UsageError if it cannot be trusted.
+    """Open the directory of the lock, which must be this user's alone. Raises OSError if there is
+    none for us, UsageError if it cannot be trusted.
     """
     if make:
         try:

@@ -43,7 +43,7 @@ class PutBack(NamedTuple):
 
 def read_journal(directory: int, settings: Mapping[str, HostSetting]) -> dict[str, Entry]:
     """Read the changed settings, by name; none if there is no journal, or it is of an earlier boot.
-    BadJournal if it is damaged.
+    Raises BadJournal if it is damaged.
     """
     try:
         journal = os.open(
@@ -126,8 +126,8 @@ def put_back(directory: int, settings: Mapping[str, HostSetting]) -> list[PutBac
     """Restore all settings of the journal, and remove it. A value that somebody else has written
     since stays.
 
-    OSError if a setting cannot be restored, after all others have been; the journal keeps that
-    one. BadJournal if it is damaged.
+    Raises OSError if a setting cannot be restored, after all others have been; the journal keeps
+    that one. Raises BadJournal if it is damaged.
     """
     entries = read_journal(directory, settings)
     restored, failed = [], None

@@ -28,8 +28,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def choose_parser() -> ServerUser:
     """Return the user as whom a program parses what others wrote: the parser user, or where root
-    has nobody else to become, and where we are not root, our own. UsageError if every user ID has
-    somebody.
+    has nobody else to become, and where we are not root, our own. Raises UsageError if every user
+    ID has somebody.
     """
     is_alone = os.geteuid() == 0 and not has_other_users()
     return ServerUser(None) if is_alone else parser_user()
@@ -45,7 +45,7 @@ def popen_as_unprivileged() -> dict[str, Any]:
 
 def limit_process() -> None:
     """Prevent this process from having or gaining rights, starting others and exceeding its bounds.
-    OSError if that fails.
+    Raises OSError if that fails.
 
     For ``preexec_fn``, after a change of user.
     """
@@ -65,8 +65,8 @@ def limit_process() -> None:
 
 def give_up_rights() -> None:
     """Give up network, file system, user and capabilities, in this order. What a container does not
-    let its root do is left out. OSError if another step fails, UsageError if every user ID has
-    somebody.
+    let its root do is left out. Raises OSError if another step fails, UsageError if every user ID
+    has somebody.
     """
     if os.geteuid() == 0:
         uid = parser_user().uid if has_other_users() else None
@@ -92,7 +92,7 @@ def _gain_no_rights() -> None:
 
 def _try_step(step: Callable[..., None], *arguments: Any) -> None:
     """Take a step for which a pod's root may lack the capability: CAP_SYS_CHROOT, CAP_SETGID,
-    CAP_SETUID. OSError if it fails for another reason.
+    CAP_SETUID. Raises OSError if it fails for another reason.
     """
     with contextlib.suppress(PermissionError):
         step(*arguments)

@@ -35,7 +35,8 @@ class _CapabilityData(ctypes.Structure):
 
 def keep_capabilities(uid: int, gid: int, wanted: Iterable[int]) -> list[int]:
     """Become a user, if this process is root, and keep those ``wanted`` capabilities that it has;
-    return them. No program that it starts can have any. OSError if the kernel refuses a step.
+    return them. No program that it starts can have any. Raises OSError if the kernel refuses a
+    step.
 
     Before the first thread: the capabilities are those of the calling thread, which later ones
     inherit.
@@ -64,7 +65,7 @@ def bound_capabilities(kept: Collection[int]) -> None:
 
 def limit_capabilities(kept: Iterable[int]) -> None:
     """Give up all capabilities of this thread but ``kept``, which it must have, and those that a
-    program started by it would inherit. Every process may do that. OSError if it may not.
+    program started by it would inherit. Every process may do that. Raises OSError if it may not.
     """
     _control(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     _set_capabilities(kept)

@@ -58,7 +58,8 @@ def run_unprivileged(
 ) -> ProgramOutput:
     """Run a command to its end: as the server user without other groups, in ``/``, with no input,
     no core file and no terminal, and with nothing of our environment but PATH, to which ``env``
-    adds. Unanswered if it cannot start, or exceeds ``patience`` seconds or the bound of its output.
+    adds. Raises Unanswered if it cannot start, or exceeds ``patience`` seconds or the bound of its
+    output.
     """
     runner = user or server_user()
     arguments = [os.fspath(word) for word in argv]

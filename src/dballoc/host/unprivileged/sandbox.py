@@ -91,7 +91,7 @@ class Sandbox:
 
     def prepare_children(self) -> None:
         """Start now a process that makes the children later: for who becomes a user who may not
-        pass to where our own interpreter is. SandboxError if it cannot begin.
+        pass to where our own interpreter is. Raises SandboxError if it cannot begin.
         """
         with self._lock:
             try:
@@ -107,7 +107,7 @@ class Sandbox:
         self, function: str, files: Sequence[int], *values: Any, seconds: float = SECONDS
     ) -> Any:
         """Run a function of the module on open descriptors and plain values, and return its result.
-        SandboxError if it fails, or takes longer than ``seconds``.
+        Raises SandboxError if it fails, or takes longer than ``seconds``.
         """
         request = {"function": function, "files": len(files), "values": values, "seconds": seconds}
         data = json.dumps(request).encode()

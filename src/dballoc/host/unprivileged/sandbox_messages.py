@@ -28,7 +28,7 @@ def receive_message(
 
 
 def send_message(talk: socket.socket, message: dict[str, Any]) -> None:
-    """Send one. OSError if the other end does not take it."""
+    """Send one. Raises OSError if the other end does not take it."""
     data = json.dumps(message).encode()
     talk.sendall(HEAD.pack(len(data)) + data)
 

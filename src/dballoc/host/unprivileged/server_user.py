@@ -125,7 +125,9 @@ class ServerUser:
 
 
 def server_user() -> ServerUser:
-    """Return the unprivileged user for servers on this host. UsageError if no user ID is free."""
+    """Return the unprivileged user for servers on this host. Raises UsageError if no user ID is
+    free.
+    """
     return ServerUser(_choose_users()[0])
 
 

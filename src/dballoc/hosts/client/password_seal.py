@@ -37,7 +37,7 @@ def format_public_key(key: rsa.RSAPrivateKey) -> str:
 
 
 def seal(password: str, public_key: str) -> str:
-    """Encrypt a password, base64. Unfit if the key is no RSA key of our length."""
+    """Encrypt a password, base64. Raises Unfit if the key is no RSA key of our length."""
     try:
         key = serialization.load_pem_public_key(public_key.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -48,7 +48,7 @@ def seal(password: str, public_key: str) -> str:
 
 
 def unseal(sealed: str, key: rsa.RSAPrivateKey) -> str:
-    """Decrypt a password. Unfit if it was not encrypted for this key."""
+    """Decrypt a password. Raises Unfit if it was not encrypted for this key."""
     try:
         return key.decrypt(base64.b64decode(sealed, validate=True), _PADDING).decode()
     except ValueError:

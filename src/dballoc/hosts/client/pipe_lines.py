@@ -19,7 +19,7 @@ class PipeLines:
 
     def read(self, timeout: float) -> bytes | None:
         """Return the next line, waiting up to ``timeout`` seconds for it; None if there is none
-        yet. Failure when the other end has closed, or sends a line that is too long.
+        yet. Raises Failure when the other end has closed, or sends a line that is too long.
         """
         deadline = time.monotonic() + timeout
         while (line := self._take_line()) is None:

@@ -92,7 +92,7 @@ class RemoteLoads:
         return self.place.listen
 
     def wait_until_ready(self) -> str:
-        """Wait until the client host is ready, and return the version of its sysbench.
+        """Wait until the client host is ready, and return the version of its sysbench. Raises
         ClientHostFailed if it is not in time.
         """
         message = self.read(_READY)
@@ -108,7 +108,7 @@ class RemoteLoads:
         return message.sysbench
 
     def read(self, timeout: float) -> FromClient | None:
-        """Return the next message of the client host; None if none comes in so many seconds.
+        """Return the next message of the client host; None if none comes in so many seconds. Raises
         ClientHostFailed if it is none, Failure if the driver is gone.
         """
         line = self.lines.read(timeout)
@@ -121,7 +121,7 @@ class RemoteLoads:
 
     def open_account(self, admin: Admin, database: str) -> None:
         """Make an account that may come from the client host alone, and has the load's database
-        alone. pymysql.Error as it comes.
+        alone. Raises pymysql.Error as it comes.
         """
         account = f"'{ACCOUNT}'@'{self.place.address}'"
         create = f"CREATE USER {account} IDENTIFIED BY '{self._password}'"
@@ -219,7 +219,7 @@ class RemoteClient:
             yield replace(report, clock=report.clock + self._ahead)
 
     def kill(self) -> None:
-        """End it at once, and wait until it has ended. ClientHostFailed if it does not."""
+        """End it at once, and wait until it has ended. Raises ClientHostFailed if it does not."""
         self._loads.send(LoadStopped(number=self._number))
         deadline = time.monotonic() + _STOPPED
         while self.wait(1.0) is None:
@@ -240,7 +240,9 @@ class RemoteClient:
         )
 
     def result(self, ended: Exit) -> client.Result:
-        """Return its totals. ClientFailed if there are none, or if they are not the server's."""
+        """Return its totals. Raises ClientFailed if there are none, or if they are not the
+        server's.
+        """
         assert self._finished
         result = client.make_result(
             self.program, self._finished.printed, self._follower.total, ended

@@ -47,8 +47,8 @@ def choose_reading(readings: Sequence[ClockReading]) -> ClockReading:
 def ask_server_clock(
     address: Address, user: str, password: str, clock: Callable[[], float] = time.monotonic
 ) -> ClockReading:
-    """Ask a server for its time, over TLS if the address has certificates for it. pymysql.Error if
-    it cannot be reached, or answers nonsense.
+    """Ask a server for its time, over TLS if the address has certificates for it. Raises
+    pymysql.Error if it cannot be reached, or answers nonsense.
     """
     connection = pymysql.connect(
         host=address.host,

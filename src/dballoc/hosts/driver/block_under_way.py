@@ -28,27 +28,27 @@ class LoadsUnderWay:
     stops: int = 0
 
     def begin(self, number: int) -> None:
-        """Note that a load is asked for. Unfit unless the client is ready and runs none."""
+        """Note that a load is asked for. Raises Unfit unless the client is ready and runs none."""
         if not self.is_ready or self.is_open or number <= self.number:
             raise readers.Unfit("it asked for a load out of turn")
         self.number, self.is_open, self.stops = number, True, 0
 
     def stop(self, number: int) -> None:
-        """Note that the last load is to end, which may have happened meanwhile. Unfit for another,
-        or too often.
+        """Note that the last load is to end, which may have happened meanwhile. Raises Unfit for
+        another, or too often.
         """
         self.stops += 1
         if number != self.number or self.stops > _MOST_STOPS:
             raise readers.Unfit("it stopped a load that is not under way")
 
     def end(self, number: int) -> None:
-        """Note that the client has ended a load. Unfit if it runs none of that number."""
+        """Note that the client has ended a load. Raises Unfit if it runs none of that number."""
         if not self.is_open or number != self.number:
             raise readers.Unfit("it answered of a load that it was not asked for")
         self.is_open = False
 
     def become_ready(self) -> None:
-        """Note that the client can begin. Unfit if it could already."""
+        """Note that the client can begin. Raises Unfit if it could already."""
         if self.is_ready:
             raise readers.Unfit("it is a client that began twice")
         self.is_ready = True
@@ -83,8 +83,8 @@ class BlockUnderWay:
         return self.pair.server
 
     def begin_trial(self, position: int) -> Slot:
-        """Note that a trial begins, and return it. Unfit if the block has none there, or had it, or
-        if another is under way.
+        """Note that a trial begins, and return it. Raises Unfit if the block has none there, or had
+        it, or if another is under way.
         """
         trial = self.trials.get(position)
         if trial is None or position in self.finished:
@@ -102,7 +102,7 @@ class BlockUnderWay:
         return None if self.position is None else self.trials[self.position]
 
     def check_position(self, position: int) -> Slot:
-        """Return the trial under way. Unfit if an answer is of another."""
+        """Return the trial under way. Raises Unfit if an answer is of another."""
         trial = self.trial_under_way
         if trial is None or position != self.position:
             raise readers.Unfit(f"it answered of trial {position}, which is not under way")
@@ -115,14 +115,14 @@ class BlockUnderWay:
         self.loads.begin(number)
 
     def count_file(self, name: str, size: int) -> None:
-        """Count a piece of a raw file of the trial under way. Unfit for too much."""
+        """Count a piece of a raw file of the trial under way. Raises Unfit for too much."""
         self.file_bytes += size
         self.files.add(name)
         if self.file_bytes > MOST_FILE_BYTES or len(self.files) > MOST_FILES:
             raise readers.Unfit("it sent more files of a trial than there can be")
 
     def count_notice(self) -> None:
-        """Count a sentence for the user. Unfit for too many."""
+        """Count a sentence for the user. Raises Unfit for too many."""
         self.notices += 1
         if self.notices > MOST_NOTICES:
             raise readers.Unfit(f"it sent more notices than {MOST_NOTICES:,} for one block")

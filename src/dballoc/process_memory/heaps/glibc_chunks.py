@@ -53,7 +53,7 @@ def follow_chunks(
     fence: bool,
 ) -> ChunkRun:
     """Follow the chunks from word ``first`` to ``stop``, as far as their sizes are within
-    ``words``, and no more than ``most``. BrokenChunk where one does not follow another.
+    ``words``, and no more than ``most``. Raises BrokenChunk where one does not follow another.
 
     ``lengths``: of the chunks to look for; ``large``: the length from which on chunks are listed,
     free ones left out as in ``lengths``; ``fence``: whether a fence post may stand before

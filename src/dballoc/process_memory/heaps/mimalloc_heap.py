@@ -130,7 +130,7 @@ class MimallocHeap:
 
 def walk_heap(memory: Memory, mappings: Sequence[MemoryMapping]) -> MimallocHeap | None:
     """Read the segments within these mappings; None if there are none, as in another version of
-    mimalloc. OSError if the process is gone.
+    mimalloc. Raises OSError if the process is gone.
     """
     small = small_resident = 0
     blocks: list[LargeBlock] = []

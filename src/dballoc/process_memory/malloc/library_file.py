@@ -100,7 +100,7 @@ def _choose_file(entry: dict[str, Any], library: str, mappings: Sequence[MapsLin
 
 
 def open_mapped_file(process: Process, path: str, mappings: Sequence[MapsLine]) -> int:
-    """Open the very file that a process has mapped. OSError if that cannot be read."""
+    """Open the very file that a process has mapped. Raises OSError if that cannot be read."""
     if path.endswith(DELETED):
         line = next((m for m in mappings if m.path == path), None)
         if line:

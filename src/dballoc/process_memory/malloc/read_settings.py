@@ -93,8 +93,8 @@ def _read_mimalloc(
 def _read_variables(
     process: Process, family: Mapping[str, Any], library: str, mappings: Sequence[MapsLine]
 ) -> dict[str, SettingInForce]:
-    """Read the settings that the library names as variables. SandboxError if its file is none, or
-    damaged.
+    """Read the settings that the library names as variables. Raises SandboxError if its file is
+    none, or damaged.
     """
     base = next((m.start for m in mappings if m.path == library and m.offset == 0), None)
     if base is None:
@@ -131,7 +131,7 @@ class _MemoryPiece:
 
 
 def _read_pieces(process: Process, lines: Sequence[MapsLine]) -> list[_MemoryPiece]:
-    """Read what is resident of mappings without code. OSError if the process is gone."""
+    """Read what is resident of mappings without code. Raises OSError if the process is gone."""
     pieces: list[_MemoryPiece] = []
     remaining = _MOST_BYTES
     with Memory(process) as memory:

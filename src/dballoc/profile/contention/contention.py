@@ -166,8 +166,8 @@ class WatchRequest(RecordingRequest):
 
 
 def watch_waits(request: WatchRequest, method: Method = "auto") -> Contention:
-    """Watch what a process's threads wait for. Failure if it cannot be watched, or ``method`` is
-    perf and perf cannot be used.
+    """Watch what a process's threads wait for. Raises Failure if it cannot be watched, or
+    ``method`` is perf and perf cannot be used.
     """
     if method == "proc":
         return _watch_by_proc(request, reason="--method proc was given")
@@ -227,7 +227,7 @@ def _read_waits(
     recording: perf_record.PerfRecording, request: WatchRequest, copies: Path
 ) -> tuple[waits.Waits, list[str]]:
     """Read all files of a recording, with copies of the target's. Return the waits, and a line for
-    each thing that did not answer. Failure if perf cannot read it.
+    each thing that did not answer. Raises Failure if perf cannot read it.
     """
     recorded, unnamed = waits.Waits(), _UnnamedFrames()
     for file in recording.files:
@@ -308,7 +308,7 @@ def choose_value(profile: Profile) -> str:
 def save_profiles(
     result: Contention, directory: Path, stem: str = "contention", pages: bool = True
 ) -> list[Path]:
-    """Write the profiles, and with ``pages`` a flame graph of each. Return the files' paths.
+    """Write the profiles, and with ``pages`` a flame graph of each. Return the files' paths. Raises
     UsageError if the directory is not ours alone; OSError if one cannot be written.
     """
     files = {}

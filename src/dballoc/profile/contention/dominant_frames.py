@@ -39,7 +39,9 @@ class DominantFrame:
 def rank_dominant_frames(
     profiles: Mapping[str, Profile], value: str, max_rows: int = 25
 ) -> list[DominantFrame]:
-    """Return the rows, the largest difference first. KeyError if a profile has no such value."""
+    """Return the rows, the largest difference first. Raises KeyError if a profile has no such
+    value.
+    """
     shares = {}
     kernel_callers: set[str] = set()
     malloc_sides: dict[str, float] = defaultdict(float)

@@ -22,7 +22,7 @@ class MallocPath:
 
 def rank_malloc_paths(profile: Profile, value: str, max_paths: int = 5) -> list[MallocPath]:
     """Return the paths with the largest shares, the largest first; none if no stack lies below
-    malloc. KeyError if the profile has no such value.
+    malloc. Raises KeyError if the profile has no such value.
     """
     column, total = profile.column(value), profile.total(value) or 1.0
     sums: dict[tuple[tuple[str, ...], str], float] = {}

@@ -93,7 +93,8 @@ def record(request: RecordingRequest, scratch: Path) -> PerfRecording:
     """Record a process's switches, and its wake-ups where that is permitted, into files in
     ``scratch``.
 
-    Unavailable if perf is not installed or not permitted; Failure if it fails while recording.
+    Raises Unavailable if perf is not installed or not permitted; Failure if it fails while
+    recording.
     """
     perf = shutil.which("perf")
     if perf is None:
@@ -294,8 +295,8 @@ class _PerfRecord:
         return self._child.poll() is None
 
     def begin(self) -> None:
-        """Wait until it is ready, and start recording. Unavailable if it cannot; Failure if it does
-        not answer.
+        """Wait until it is ready, and start recording. Raises Unavailable if it cannot; Failure if
+        it does not answer.
         """
         os.write(self._control, b"enable\n")
         deadline = time.monotonic() + _PERF_TIMEOUT
@@ -312,7 +313,7 @@ class _PerfRecord:
                 )
 
     def finish(self) -> None:
-        """Stop recording, and wait until the file is written. Failure if that went wrong."""
+        """Stop recording, and wait until the file is written. Raises Failure if that went wrong."""
         ending = self._child.poll() or self._child.stop(signal.SIGINT, _PERF_TIMEOUT)
         # Its status tells our SIGINT; it is 0 at the file's largest size, or if the process ended.
         if ending.status not in (0, -signal.SIGINT, 128 + signal.SIGINT) or not self.file.exists():
@@ -380,7 +381,7 @@ def _start_reader(words: list[str], file: Path, errors: BinaryIO) -> "subprocess
 @contextmanager
 def run_perf_script(file: Path, copies: Path) -> Iterator[Iterator[str]]:
     """Run perf script on a recording, for its lines with unwound stacks. ``copies``: the target's
-    files, beside the recording. Failure if it fails.
+    files, beside the recording. Raises Failure if it fails.
     """
     log = file.with_suffix(".script.log")
     words = [
@@ -409,9 +410,9 @@ def run_perf_script(file: Path, copies: Path) -> Iterator[Iterator[str]]:
 
 
 def _read_lines(descriptor: int) -> Iterator[str]:
-    """Yield the lines that perf script prints. Failure if it prints nothing for too long: beside
-    the copies, it looks at the target's own path of a file without a build-id, which may never
-    answer.
+    """Yield the lines that perf script prints. Raises Failure if it prints nothing for too long:
+    beside the copies, it looks at the target's own path of a file without a build-id, which may
+    never answer.
     """
     rest, poll = b"", select.poll()
     poll.register(descriptor, select.POLLIN)

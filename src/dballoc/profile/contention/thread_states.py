@@ -51,8 +51,8 @@ class ThreadStates:
 def sample_states(
     process: Process, seconds: float, alive: Callable[[], None] = lambda: None
 ) -> ThreadStates:
-    """Read the states of all threads again and again for ``seconds``. Failure if we may not read
-    them, or the process ends.
+    """Read the states of all threads again and again for ``seconds``. Raises Failure if we may not
+    read them, or the process ends.
     """
     names = {
         number: name for name, number in catalogue()["syscalls"].get(platform.machine(), {}).items()
@@ -84,8 +84,8 @@ def sample_states(
 
 
 def _choose_source(process: Process, named: bool) -> str:
-    """Return ``syscall``, or if we may not read that ``wchan``, the kernel's function. Failure if
-    we may read neither.
+    """Return ``syscall``, or if we may not read that ``wchan``, the kernel's function. Raises
+    Failure if we may read neither.
     """
     refused: OSError | None = None
     try:
@@ -122,7 +122,7 @@ def parse_state(text: str, names: Mapping[int, str]) -> tuple[str, int]:
 
 def find_arena_mutexes(process: Process) -> tuple[set[int], str]:
     """Return the addresses of the mutexes of glibc's arenas, none under another malloc, and the
-    malloc's name. Failure if we may not read the process.
+    malloc's name. Raises Failure if we may not read the process.
     """
     with failing_for(process):
         malloc = identify_malloc.identify_malloc_in_use(process)

@@ -30,7 +30,7 @@ Functions = tuple[str, ...]
 
 def encode_collapsed(profile: Profile, value: str) -> bytes:
     """Encode one value by call stack, sorted; seconds as microseconds. What rounds to 0 is left
-    out. KeyError if the profile has no such value.
+    out. Raises KeyError if the profile has no such value.
     """
     column = profile.column(value)
     scale = _SCALE.get(profile.values[column].unit, 1)
@@ -86,7 +86,7 @@ class StackSums:
         self._frames = 0
 
     def add(self, stack: Functions, number: float, line: int) -> None:
-        """Add to a stack's sum. UsageError if the stack, or all together, are too large."""
+        """Add to a stack's sum. Raises UsageError if the stack, or all together, are too large."""
         if stack not in self._sums:
             self._frames += len(stack)
             if len(stack) > MOST_FRAMES_OF_STACK or self._frames > _MOST_FRAMES:
@@ -99,7 +99,7 @@ class StackSums:
             raise UsageError(f"{self._origin}:{line}: a number that is too large")
 
     def finish(self) -> Mapping[Functions, float]:
-        """Return the sums above 0. UsageError if there are none."""
+        """Return the sums above 0. Raises UsageError if there are none."""
         sums = {stack: number for stack, number in self._sums.items() if number > 0}
         if not sums:
             raise UsageError(f"{self._origin}:1: no stacks in it")

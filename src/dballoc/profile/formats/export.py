@@ -15,7 +15,7 @@ _SPEEDSCOPE_UNITS = {"bytes": "bytes", "seconds": "seconds"}
 def _encode_speedscope(profile: Profile, value: str) -> bytes:
     """Encode every value of the profile as a view of its own, in speedscope's JSON, as its
     file-format-schema.json defines it (github.com/jlfwong/speedscope); ``value`` is the one shown
-    first. KeyError if the profile has no such value.
+    first. Raises KeyError if the profile has no such value.
     """
     profile.column(value)
     numbers: dict[Frame, int] = {}
@@ -83,7 +83,7 @@ FORMATS = (*_SINGLE_PROFILE_WRITERS, *_SEVERAL_PROFILES_WRITERS)
 
 
 def get_suffix(format_name: str) -> str:
-    """Return the usual suffix of a file's name. KeyError if there is no such format."""
+    """Return the usual suffix of a file's name. Raises KeyError if there is no such format."""
     return (_SINGLE_PROFILE_WRITERS | _SEVERAL_PROFILES_WRITERS)[format_name][1]
 
 
@@ -94,8 +94,8 @@ def takes_many(format_name: str) -> bool:
 
 def export_profiles(profile: Profile | Sequence[Profile], value: str, format_name: str) -> bytes:
     """Encode profiles as a file of ``collapsed``, ``pprof``, ``speedscope``, ``massif`` or
-    ``html``. KeyError if a profile has no such value, or there is no such format; ValueError if the
-    format cannot hold these profiles.
+    ``html``. Raises KeyError if a profile has no such value, or there is no such format; ValueError
+    if the format cannot hold these profiles.
     """
     profiles = [profile] if isinstance(profile, Profile) else list(profile)
     if format_name in _SEVERAL_PROFILES_WRITERS:

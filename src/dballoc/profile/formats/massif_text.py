@@ -178,7 +178,7 @@ class _Changed:
 def render_change(before: Profile, after: Profile, value: str, options: MassifOptions) -> list[str]:
     """Return the tree of what changed between two snapshots: at each place the difference, and the
     bytes before and after. A place is shown if what grew there, or what shrank, is more than the
-    threshold of the larger snapshot. KeyError if a profile has no such value.
+    threshold of the larger snapshot. Raises KeyError if a profile has no such value.
     """
     pairs = [(strip_allocators(p, options.allocators), value) for p in (before, after)]
     root = call_tree.build_call_tree(pairs, innermost_first=True)

@@ -22,7 +22,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 def encode_pprof(profile: Profile, value: str) -> bytes:
     """Encode every value of the profile by call stack; ``value`` is the one that pprof shows unless
-    asked for another. KeyError if the profile has no such value.
+    asked for another. Raises KeyError if the profile has no such value.
     """
     profile.column(value)
     strings = _StringTable([""])

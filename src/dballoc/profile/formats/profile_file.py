@@ -48,7 +48,7 @@ class _ProfileFile(BaseModel):
 
 def save_profile(profile: Profile, path: Path) -> None:
     """Write a profile into a directory of ours; an existing file is replaced completely or not at
-    all. UsageError if the directory is not ours alone; OSError.
+    all. Raises UsageError if the directory is not ours alone; OSError.
     """
     write_own(path, pack_profile(profile))
 

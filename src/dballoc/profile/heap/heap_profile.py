@@ -321,7 +321,7 @@ def _make_function_key(frame: Frame) -> tuple[str, str]:
 
 def sum_by_holder(profile: Profile, values: Sequence[str]) -> dict[str, list[float]]:
     """Return the sums of these values by the function that :func:`find_dominant_frame` attributes
-    memory, and time in malloc, to. KeyError if the profile lacks a value.
+    memory, and time in malloc, to. Raises KeyError if the profile lacks a value.
     """
     columns, patterns = [profile.column(key) for key in values], wrappers()
     sums: dict[str, list[float]] = {}

@@ -24,7 +24,7 @@ class ProbedHeapReader:
     """Reads the probe of one process repeatedly; each call stack is resolved once."""
 
     def __init__(self, process: Process) -> None:
-        """Connect to the probe. UsageError if the process has none, or we may not ask it."""
+        """Connect to the probe. Raises UsageError if the process has none, or we may not ask it."""
         self._probe = probe_client.find_probe_of_process(process)
         self._watch = ProbedProcess(self._probe, "server")
 

@@ -74,7 +74,7 @@ class ProbedProcess:
         )
 
     def take_snapshot(self, occasion: str = "") -> tuple[Snapshot, Profile]:
-        """Take a snapshot, and make its profile. Failure if the probe does not answer."""
+        """Take a snapshot, and make its profile. Raises Failure if the probe does not answer."""
         snapshot = self.probe.snapshot()
         return snapshot, self.profile(snapshot, occasion)
 
@@ -130,7 +130,7 @@ def take_series(
 ) -> SnapshotSeries:
     """Take snapshots: one now, and one every ``period`` seconds until there are ``count``, or
     Ctrl-C, or the process ends; with ``at_peak`` also whenever more is alive than ever before.
-    ``report_snapshot`` is called with each. Failure if not even the first can be taken.
+    ``report_snapshot`` is called with each. Raises Failure if not even the first can be taken.
     """
     snapshot, profile = process.take_snapshot()
     report_snapshot(snapshot)

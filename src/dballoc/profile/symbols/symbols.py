@@ -70,8 +70,8 @@ class TableCache:
 
     def make_table(self, name: str, write: Callable[[int], object]) -> None:
         """Keep the table that ``write`` writes to a descriptor, in place of any of that name, and
-        remove what is too much then. OSError if that fails; what ``write`` raises; in both cases
-        nothing is kept.
+        remove what is too much then. Raises OSError if that fails; what ``write`` raises; in both
+        cases nothing is kept.
         """
         with replace_file(self._directory, name + _SUFFIX, 0o600) as file:
             write(file.fileno())
@@ -314,7 +314,7 @@ def _describe_file(parser: Sandbox, fd: int) -> OpenFile:
 
 
 def _load_table(parser: Sandbox, source: OpenFile, lines: bool) -> None:
-    """Have the sandbox read the lookup table of a file from the cache, or make and keep it.
+    """Have the sandbox read the lookup table of a file from the cache, or make and keep it. Raises
     SandboxError if it cannot.
     """
 

@@ -59,20 +59,22 @@ class Admin:
         self._connection._read_timeout = seconds  # type: ignore[attr-defined]
 
     def scan(self, sql: str) -> None:
-        """Run a query that may take hours, and discard its result. pymysql.Error as it comes."""
+        """Run a query that may take hours, and discard its result. Raises pymysql.Error as it
+        comes.
+        """
         self._allow(_WHOLE_SCAN)
         self.rows(sql)
         self._allow(_PROMPTLY)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return all rows of a query. pymysql.Error as it comes."""
+        """Return all rows of a query. Raises pymysql.Error as it comes."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
     def first_row(self, sql: str) -> dict[str, Any]:
-        """The first row of a query by its columns' names; empty without rows. pymysql.Error as it
-        comes.
+        """The first row of a query by its columns' names; empty without rows. Raises pymysql.Error
+        as it comes.
         """
         with self._connection.cursor() as cursor:
             cursor.execute(sql)
@@ -93,8 +95,8 @@ class Admin:
         return {str(name): str(value) for name, value in self.rows("SHOW GLOBAL VARIABLES")}
 
     def empty_binary_log(self) -> None:
-        """Begin a new file of the server's binary log, and remove all before it. pymysql.Error as
-        it comes.
+        """Begin a new file of the server's binary log, and remove all before it. Raises
+        pymysql.Error as it comes.
         """
         self.rows("FLUSH BINARY LOGS")
         current = self.rows("SHOW BINARY LOGS")[-1][0]

@@ -35,7 +35,8 @@ _Signer = tuple[x509.Certificate, rsa.RSAPrivateKey]
 
 def write_certificates(directory: Path, host: str, user: ServerUser) -> Path:
     """Write the files for a server that listens on the address ``host``, and for its clients, into
-    a directory that the server user may enter; return that. OSError if they cannot be written.
+    a directory that the server user may enter; return that. Raises OSError if they cannot be
+    written.
     """
     for name, text in _make_certificates(host).items():
         write_private(directory / name, text, user)

@@ -41,7 +41,7 @@ class OwnConnections:
 class ConnectionMeter:
     """Counts the connections to a server from now on. ``own_connections``: those of them that are
     dballoc's; ``over_tcp``: these are made over TCP, and so encrypted wherever the server offers
-    that. pymysql.Error as it comes.
+    that. Raises pymysql.Error as it comes.
     """
 
     def __init__(self, admin: Admin, *, over_tcp: bool) -> None:
@@ -52,7 +52,7 @@ class ConnectionMeter:
         self._variables = _read(admin, _VARIABLES)
 
     def read(self) -> ClientConnections | None:
-        """Return those of clients; None of a server that does not count encrypted ones.
+        """Return those of clients; None of a server that does not count encrypted ones. Raises
         pymysql.Error as it comes.
         """
         own_connections = OwnConnections(made=self.own_connections, over_tcp=self._over_tcp)

@@ -378,7 +378,7 @@ _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 
 
 def _check_database(admin: Admin, recipe: Recipe) -> None:
-    """Check that the load's database exists and has tables. UsageError if not."""
+    """Check that the load's database exists and has tables. Raises UsageError if not."""
     rows = admin.rows(
         "SELECT table_schema, count(*) FROM information_schema.tables GROUP BY 1 ORDER BY 2 DESC"
     )

@@ -21,8 +21,8 @@ _REFUSAL = re.compile(
 
 
 def check(build: Build, options: dict[str, str], user: ServerUser, where: str) -> None:
-    """Check that the server accepts these options, which takes it about 50 ms. UsageError with the
-    server's message if not.
+    """Check that the server accepts these options, which takes it about 50 ms. Raises UsageError
+    with the server's message if not.
     """
     # Plugins have options of their own, and the server reads its messages from its share directory.
     places = [

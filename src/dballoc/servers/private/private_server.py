@@ -60,7 +60,7 @@ class Running:
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    """Find a free TCP port of one of this host's addresses. OSError if it is none."""
+    """Find a free TCP port of one of this host's addresses. Raises OSError if it is none."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as s:
         s.bind((host, 0))
         port: int = s.getsockname()[1]
@@ -85,14 +85,16 @@ def spawn(custody: Custody, launch: ServerLaunch, stdin: Path | None = None) -> 
 
 
 def start(custody: Custody, launch: ServerLaunch, patience: float, database: str | None) -> Running:
-    """Start and wait until it answers SQL. StartFailed if it ends first or takes longer than
+    """Start and wait until it answers SQL. Raises StartFailed if it ends first or takes longer than
     ``patience`` seconds.
     """
     return answering(spawn(custody, launch), launch, patience, database)
 
 
 def answering(child: Child, launch: ServerLaunch, patience: float, database: str | None) -> Running:
-    """Wait until a server that was just spawned answers SQL. StartFailed as for :func:`start`."""
+    """Wait until a server that was just spawned answers SQL. Raises StartFailed as for
+    :func:`start`.
+    """
     began = time.monotonic()
     while True:
         if exit := child.poll():

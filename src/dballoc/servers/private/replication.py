@@ -49,7 +49,7 @@ class ReplicaState:
 
 
 def check_replication(build: Build, where: str) -> None:
-    """UsageError if dballoc cannot make a replica of this build."""
+    """Raises UsageError if dballoc cannot make a replica of this build."""
     if not build.entry.replication:
         raise UsageError(
             f"{where}: {build.title} cannot be a replica here: it needs GTIDs that a replica "
@@ -77,7 +77,7 @@ def make_primary_options(build: Build, options: dict[str, str]) -> dict[str, str
 
 
 def begin_binary_log(build: Build, primary: Admin, account: Account) -> None:
-    """Make the replica's account on the primary, and have it forget what was written before.
+    """Make the replica's account on the primary, and have it forget what was written before. Raises
     pymysql.Error as it comes.
     """
     for sql in build.entry.replication["begin"]:
@@ -85,8 +85,8 @@ def begin_binary_log(build: Build, primary: Admin, account: Account) -> None:
 
 
 def follow_primary(build: Build, replica: Admin, account: Account) -> None:
-    """Have the server replicate from the beginning of its primary's binary log. pymysql.Error as it
-    comes.
+    """Have the server replicate from the beginning of its primary's binary log. Raises
+    pymysql.Error as it comes.
     """
     for sql in build.entry.replication["follow"]:
         replica.rows(sql.format(**vars(account)))
@@ -103,7 +103,7 @@ def count_applied(build: Build, replica: Admin) -> int:
 
 
 def read_state(build: Build, replica: Admin) -> ReplicaState:
-    """Ask a replica how its replication stands. pymysql.Error as it comes."""
+    """Ask a replica how its replication stands. Raises pymysql.Error as it comes."""
     return parse_state(replica.first_row(build.entry.replication["state"]))
 
 

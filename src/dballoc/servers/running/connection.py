@@ -33,7 +33,7 @@ _MOST_BYTES = 16 << 20
 
 
 class BoundedSocket(socket.socket):
-    """A socket with a limit on bytes and time. OSError beyond either."""
+    """A socket with a limit on bytes and time. Raises OSError beyond either."""
 
     most_bytes = _MOST_BYTES
     deadline = float("inf")
@@ -153,9 +153,9 @@ class _ChallengedConnection(_LimitedConnection):
 
 
 def connect(process: Process, path: str, credentials: Credentials) -> "pymysql.Connection[Cursor]":
-    """Connect to a process by the path of a socket in its root, with as much of our
-    password as it may get. NoConnection unless it is the one that listens there; FileNotFoundError
-    if there is no socket.
+    """Connect to a process by the path of a socket in its root, with as much of our password as it
+    may get. Raises NoConnection unless it is the one that listens there; FileNotFoundError if there
+    is no socket.
     """
     talk = BoundedSocket(socket.AF_UNIX)
     decision = Decision(trust=Trust.NOTHING)
@@ -206,15 +206,15 @@ def connect(process: Process, path: str, credentials: Credentials) -> "pymysql.C
 
 def _have_connected(talk: socket.socket, connect: Callable[[], None], subject: str) -> None:
     """Have a child that can be given up connect a socket, which it shares with us: a path may lead
-    over a file system that never answers. In such a child it is done there. Failure if it takes too
-    long, OSError if there is no connection.
+    over a file system that never answers. In such a child it is done there. Raises Failure if it
+    takes too long, OSError if there is no connection.
     """
     run_abandonable(connect, subject, kept=[talk.fileno()])
 
 
 def _check_peer(talk: socket.socket, process: Process, users: Collection[int]) -> None:
     """Check that a process listens at the other end, and is the one that it was before we
-    connected. NoConnection if it is another, OSError if it has ended.
+    connected. Raises NoConnection if it is another, OSError if it has ended.
     """
     answers, user = read_peer(talk)
     if answers != process.pid:
@@ -227,7 +227,7 @@ def _check_peer(talk: socket.socket, process: Process, users: Collection[int]) -
 
 
 def _await_greeting(process: Process, talk: BoundedSocket) -> None:
-    """Wait until the server has sent something. NoConnection if it does not for
+    """Wait until the server has sent something. Raises NoConnection if it does not for
     :data:`_GREETING_SECONDS`.
     """
     readable, _, _ = select.select([talk], [], [], _GREETING_SECONDS)
@@ -271,7 +271,9 @@ def _hang_up(talk: socket.socket) -> None:
 
 
 def _decide(process: Process, talk: socket.socket, credentials: Credentials) -> Decision:
-    """Decide what the process at the other end may get of our password. OSError if it has ended."""
+    """Decide what the process at the other end may get of our password. Raises OSError if it has
+    ended.
+    """
     server, us = read_standing(process), read_standing(Process.own())
     if process.has_ended() or read_peer(talk)[1] != server.user:
         # Its number was another's when that began to listen.

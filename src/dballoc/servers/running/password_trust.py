@@ -66,7 +66,9 @@ class Decision:
 
 
 def read_standing(process: Process) -> ProcessCredentials:
-    """Read what the kernel shows of a process. OSError if it has ended or is not ours to see."""
+    """Read what the kernel shows of a process. Raises OSError if it has ended or is not ours to
+    see.
+    """
     status = process.read_status()
     namespaces = {name: process.read_link(f"ns/{name}") for name in _OF_OTHERS}
     shared = all(namespaces[name] == os.readlink(f"/proc/self/ns/{name}") for name in _OF_UNITS)

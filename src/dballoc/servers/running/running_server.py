@@ -137,8 +137,8 @@ def arguments(server: RunningServer) -> list[tuple[str, str]]:
 def own_word(
     server: RunningServer, options: list[tuple[str, str]], credentials: Credentials
 ) -> dict[str, str]:
-    """Return the variables that somebody has set, as the running server reports them. NoWord if it
-    cannot be queried.
+    """Return the variables that somebody has set, as the running server reports them. Raises NoWord
+    if it cannot be queried.
     """
     with talking(server, options, credentials) as cursor:
         cursor.execute("SELECT VERSION()")
@@ -155,8 +155,8 @@ def talking(
     announce: Announce | None = None,
 ) -> Iterator[Cursor]:
     """Connect to exactly this process, over the socket that its options name or one of the usual
-    ones. NoWord if there is none, and for errors while the connection is used. ``announce``: is
-    told what is waited for, in words, if that takes long.
+    ones. Raises NoWord if there is none, and for errors while the connection is used. ``announce``:
+    is told what is waited for, in words, if that takes long.
     """
     waiting = threading.Timer(
         _ANNOUNCE_SECONDS,

@@ -24,7 +24,8 @@ _REMEDY = "give the build to run with --basedir"
 
 def find_same_build(server: RunningServer) -> tuple[str, str | None, Build]:
     """Find ``server.use``, ``server.basedir`` (None for the machine's own) and the build of a
-    running server. UsageError if it is not on this machine, or cannot be shown to be the same.
+    running server. Raises UsageError if it is not on this machine, or cannot be shown to be the
+    same.
     """
     where = f"--like {server.process.pid}"
     if server.loader:
@@ -77,7 +78,7 @@ def find_same_build(server: RunningServer) -> tuple[str, str | None, Build]:
 
 def find_unsafe_part(path: Path) -> Path | None:
     """Return the first part of a file's path that users other than root and us could change; None
-    if there is none. OSError as usual.
+    if there is none. Raises OSError as usual.
     """
     path = path.resolve(strict=True)
     for part in [*reversed(path.parents), path]:

@@ -10,8 +10,8 @@ _MOST_SHOWN = 8
 
 
 def parse_moment(text: object) -> Moment:
-    """Return the seconds of a duration; what begins with no digit is the name of a mark. ValueError
-    for what is neither.
+    """Return the seconds of a duration; what begins with no digit is the name of a mark. Raises
+    ValueError for what is neither.
     """
     if isinstance(text, str) and text and not text.strip()[:1].isdigit():
         return text
@@ -32,8 +32,8 @@ def find_moment(trace: Trace, moment: Moment, where: str) -> int:
 
 
 def find_window(trace: Trace, text: str) -> tuple[float, float]:
-    """Return the seconds of ``FROM..TO``, two moments of which either may be missing. UsageError
-    for another form, or a stretch in which there is nothing.
+    """Return the seconds of ``FROM..TO``, two moments of which either may be missing. Raises
+    UsageError for another form, or a stretch in which there is nothing.
     """
     first, dots, last = text.partition("..")
     length = get_duration(trace) / 1e9

@@ -64,7 +64,7 @@ def read_android(path: Path) -> tuple[Recording, bool]:
 def parse_line(line: bytes, number: int) -> tuple[int, Call, bool] | None:
     """Return the thread's id, the call, and whether the line has times; without them the call is at
     its line's ``number`` of steps. None for a line that is no call, or one that failed, whose size
-    may be any. ValueError for another line.
+    may be any. Raises ValueError for another line.
     """
     match = _LINE.fullmatch(line)
     if not match:

@@ -64,7 +64,7 @@ class CallRows:
     alive: dict[int, _ThreadRows] = field(default_factory=dict)
 
     def add_call(self, tid: int, call: Call) -> None:
-        """Add a thread's next call. Unfit if there are too many calls or threads."""
+        """Add a thread's next call. Raises Unfit if there are too many calls or threads."""
         self.count += 1
         if self.count > MOST_CALLS:
             raise Unfit(f"has more than {MOST_CALLS:,} calls")
@@ -91,7 +91,9 @@ class CallRows:
             thread.ended = last if time is None else max(time, last)
 
     def build_recording(self, source: str, notes: tuple[str, ...]) -> Recording:
-        """Return them as a recording; times begin at the first call. Unfit if there is none."""
+        """Return them as a recording; times begin at the first call. Raises Unfit if there is
+        none.
+        """
         threads: list[ThreadCalls] = []
         for thread in self.threads:
             columns = thread.columns
@@ -112,7 +114,7 @@ def make_thread(
 
 
 def make_recording(threads: list[ThreadCalls], source: str, notes: tuple[str, ...]) -> Recording:
-    """Return a recording whose times begin at its first call. Unfit if it has no calls."""
+    """Return a recording whose times begin at its first call. Raises Unfit if it has no calls."""
     if not any(len(thread.kind) for thread in threads):
         raise Unfit("has no call of malloc or free")
     begin = min(int(thread.before.min()) for thread in threads if len(thread.before))

@@ -67,7 +67,7 @@ def is_glibc_trace(beginning: bytes) -> bool:
 
 
 def read_glibc_trace(path: Path) -> Recording:
-    """Read a file. Unfit for anything else, a torn last record excepted."""
+    """Read a file. Raises Unfit for anything else, a torn last record excepted."""
     with readers.open_file(path) as file:
         count = os.fstat(file.fileno()).st_size // RECORD.itemsize
         if count > _MOST_RECORDS:
@@ -84,7 +84,7 @@ def read_glibc_trace(path: Path) -> Recording:
 
 
 def build_recording(records: NDArray) -> Recording:
-    """Return the calls of these records. Unfit for a type that is not known."""
+    """Return the calls of these records. Raises Unfit for a type that is not known."""
     types = records["type"] & 0xFF
     if (types > _POSIX).any():
         place = int(np.flatnonzero(types > _POSIX)[0]) + 1

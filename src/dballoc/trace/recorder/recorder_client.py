@@ -52,7 +52,7 @@ class Recorder:
     place: PreloadSocket
 
     def status(self) -> RecorderStatus:
-        """Return how far it is. Failure if it does not answer."""
+        """Return how far it is. Raises Failure if it does not answer."""
         words = preload_socket.parse_status(self.place.ask("status"))
         figures = preload_socket.select_figures(words)
         try:
@@ -72,7 +72,7 @@ class Recorder:
             raise Failure(f"{self.place.subject} does not say its {error.args[0]}") from None
 
     def measure_memory(self) -> RecorderMemory:
-        """Return its memory in the process. Failure if it does not answer."""
+        """Return its memory in the process. Raises Failure if it does not answer."""
         words = preload_socket.parse_status(self.place.ask("memory"))
         figures = preload_socket.select_figures(words)
         try:
@@ -83,11 +83,11 @@ class Recorder:
             raise Failure(f"{self.place.subject} does not say its {error.args[0]}") from None
 
     def start(self) -> None:
-        """Have it begin a recording. Failure if it cannot, or records already."""
+        """Have it begin a recording. Raises Failure if it cannot, or records already."""
         self.place.ask("start")
 
     def stop(self) -> None:
-        """Have it end the recording, with everything written. Failure if there is none."""
+        """Have it end the recording, with everything written. Raises Failure if there is none."""
         self.place.ask("stop")
 
     def set_limit(self, limit: int) -> None:
@@ -97,7 +97,7 @@ class Recorder:
         self.place.ask(f"limit {limit}")
 
     def mark(self, name: str, truth: Mapping[str, int]) -> None:
-        """Name this moment in the recording, with what was measured from outside, in bytes.
+        """Name this moment in the recording, with what was measured from outside, in bytes. Raises
         UsageError if the name has other than letters, digits and ``_.:/@+=-``; Failure if nothing
         is being recorded.
         """

@@ -23,8 +23,8 @@ class StampTimes:
 
     @classmethod
     def from_clocks(cls, clocks: Sequence[tuple[int, int]]) -> "StampTimes":
-        """Take (stamp, CLOCK_MONOTONIC in ns) pairs; those that run backwards are left out. Torn if
-        fewer than two are left.
+        """Take (stamp, CLOCK_MONOTONIC in ns) pairs; those that run backwards are left out. Raises
+        Torn if fewer than two are left.
         """
         rising = list(clocks[:1])
         for stamp, time in clocks[1:]:

@@ -11,8 +11,8 @@ from dballoc.trace.replay import plan_layout
 def find_shared_objects(trace: Trace) -> NDArray[np.bool_]:
     """Return of each object whether another thread frees it than the one that allocates it.
 
-    UsageError unless every block is allocated once at most, freed once at most, and not before it
-    is there: in its own thread by the order of the events, in another by their times.
+    Raises UsageError unless every block is allocated once at most, freed once at most, and not
+    before it is there: in its own thread by the order of the events, in another by their times.
     """
     _check_objects(trace)
     count = len(trace.objects.size)
@@ -95,7 +95,9 @@ def _check_events(events: ThreadEvents) -> None:
 
 
 def _find_rows(column: NDArray[np.int64], count: int, events: ThreadEvents) -> NDArray[np.int64]:
-    """Find the events that have an object in that column. UsageError if there is no such object."""
+    """Find the events that have an object in that column. Raises UsageError if there is no such
+    object.
+    """
     if len(column) and not NONE <= int(column.min()) <= int(column.max()) < count:
         raise UsageError(f"trace: thread {events.number}: a block that the trace does not have")
     return np.flatnonzero(column != NONE)

@@ -51,8 +51,8 @@ class ReplayPlan:
 
 
 def write_plan(trace: Trace, path: Path) -> ReplayPlan:
-    """Write the plan of a trace to a new file. UsageError if the trace cannot be replayed; Failure
-    if the file cannot be written.
+    """Write the plan of a trace to a new file. Raises UsageError if the trace cannot be replayed;
+    Failure if the file cannot be written.
     """
     if not trace.threads:
         raise UsageError("trace: it has no thread, so there is nothing to replay")
@@ -99,8 +99,8 @@ def write_plan(trace: Trace, path: Path) -> ReplayPlan:
 
 def choose_epoch(duration: int, calls: int = 0) -> int:
     """Choose the length of an epoch in ns: EPOCH_NS; shorter if a thread, which makes so many
-    ``calls`` on average, makes more than 200 in it; longer for a trace of days. UsageError for one
-    that is too long for any.
+    ``calls`` on average, makes more than 200 in it; longer for a trace of days. Raises UsageError
+    for one that is too long for any.
     """
     shortest = duration // plan_layout.MOST_EPOCHS + 1
     if shortest > plan_layout.LONGEST_EPOCH:

@@ -52,7 +52,7 @@ class ReplaySettings:
     limits: ReplayLimits = field(default_factory=ReplayLimits)
 
     def __post_init__(self) -> None:
-        """UsageError for what cannot be."""
+        """Raises UsageError for what cannot be."""
         if self.speed is not None and not 0.001 <= self.speed <= 1e6:
             raise UsageError(f"--speed {self.speed}: give a number from 0.001 to 1000000")
         if self.touch not in get_args(Touch):

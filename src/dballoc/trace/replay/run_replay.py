@@ -66,7 +66,7 @@ def _find_failed_allocations(figures: ReplayFigures) -> ReplayFault | None:
 
 def parse_figures(text: str, engine_memory: int, marks: tuple[str, ...]) -> ReplayFigures:
     """Parse the engine's document. ``engine_memory``: anonymous bytes of the engine itself, taken
-    off every heap; ``marks``: their names. Failure if it is none.
+    off every heap; ``marks``: their names. Raises Failure if it is none.
     """
     try:
         document = json.loads(text)
@@ -190,11 +190,11 @@ def run_replay(
 
     ``scratch``: a directory of ours for the engine's output, which the caller removes.
     ``environment``: what the malloc and its settings need; None: the malloc without settings.
-    ``cpus``: run on these alone.
-    ``engine``: a copy of the engine that runs on another C library, where the malloc is that one's.
-    What goes wrong with the malloc (it is not in use, it crashes, hangs, returns no memory, is
-    killed at the limit) is the result's fault. UsageError if the plan needs more than the limits,
-    or there can be no cgroup; Failure if the engine cannot run.
+    ``cpus``: run on these alone. ``engine``: a copy of the engine that runs on another C library,
+    where the malloc is that one's. What goes wrong with the malloc (it is not in use, it crashes,
+    hangs, returns no memory, is killed at the limit) is the result's fault. Raises UsageError if
+    the plan needs more than the limits, or there can be no cgroup; Failure if the engine cannot
+    run.
     """
     engine = engine or find_engine()
     engine_memory = measure_own_memory(engine)
@@ -224,7 +224,7 @@ def run_replay(
 
 
 def find_engine() -> Path:
-    """Find the installed engine. Failure if it is not there."""
+    """Find the installed engine. Raises Failure if it is not there."""
     path = Path(str(files("dballoc") / "_native" / "dballoc_replay"))
     if not path.exists():
         raise Failure(f"the replay's engine is not installed: no {path}; run: make setup")
@@ -234,7 +234,7 @@ def find_engine() -> Path:
 @functools.cache
 def measure_own_memory(engine: Path) -> int:
     """Measure the anonymous bytes of an engine itself, which do not depend on plan and malloc.
-    Failure if it does not run.
+    Raises Failure if it does not run.
     """
     try:
         answer = run_unprivileged([engine, "--own"])
@@ -265,7 +265,9 @@ def make_options(plan: ReplayPlan, settings: ReplaySettings) -> list[str]:
 
 
 def _prove(engine: Path, allocator: Allocator, env: Mapping[str, str]) -> dict[str, str]:
-    """Prove that the engine's calls reach the allocator; return the providers. NotProved if not."""
+    """Prove that the engine's calls reach the allocator; return the providers. Raises NotProved if
+    not.
+    """
     bindings = proof_of_use.read_bindings([os.fspath(engine)], env)
     complaints = allocator.entry.get("complaints", [])
     proof_of_use.check_bindings(bindings, allocator.providers, complaints)
@@ -340,8 +342,8 @@ def _read_tail(path: Path) -> str:
 
 
 def _find_fault(run: _EngineRun, limits: ReplayLimits) -> ReplayFault | None:
-    """Find out why the engine did not come to its end; None if it did. UsageError if it refused
-    the plan; Failure if the machine did not give it what it needs.
+    """Find out why the engine did not come to its end; None if it did. Raises UsageError if it
+    refused the plan; Failure if the machine did not give it what it needs.
     """
     last = (run.printed.strip().splitlines() or [""])[-1]
     line = readers.printable(last)[:300]

@@ -149,7 +149,7 @@ class ThreadParts(EventColumns):
 def restore_thread(
     op: NDArray[np.uint8], columns: Mapping[str, NDArray[np.uint64]], shape: ThreadShape
 ) -> ThreadParts:
-    """Return a thread's arrays. InvalidColumns if there is no such thread."""
+    """Return a thread's arrays. Raises InvalidColumns if there is no such thread."""
     kind = op & np.uint8(KIND)
     allocates = kind <= EventKind.REALLOC
     if len(op) and (kind.min() < min(EventKind) or kind.max() > max(EventKind) or op.max() > 127):

@@ -34,8 +34,8 @@ def encode_varints(values: NDArray[np.uint64]) -> bytes:
 
 
 def decode_varints(encoded: bytes | memoryview, count: int) -> NDArray[np.uint64]:
-    """Return the ``count`` integers that these bytes hold. InvalidVarints if they hold another
-    number of them, or one of more than 64 bits.
+    """Return the ``count`` integers that these bytes hold. Raises InvalidVarints if they hold
+    another number of them, or one of more than 64 bits.
     """
     octets = np.frombuffer(encoded, np.uint8)
     ends = np.flatnonzero(octets < 0x80)

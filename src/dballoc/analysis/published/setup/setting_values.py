@@ -56,7 +56,7 @@ def normalize_value(value: Setting) -> str:
 
 
 def _read_whole(text: str) -> int:
-    """Return a whole number or the bytes of a size. ValueError for anything else."""
+    """Return a whole number or the bytes of a size. Raises ValueError for anything else."""
     return int(text) if text.isdecimal() else parse_size(text)
 
 
