@@ -2,7 +2,6 @@
 was.
 """
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ import tomli_w
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.campaign import results_directory
 from dballoc.experiment import experiment_file
-from dballoc.store.campaign_facts import FINAL_ENDINGS
+from dballoc.store.facts import FINAL_ENDINGS
 from dballoc.store.open_database import FILE
 
 # The slice scatter of a noisy hour, at least.
@@ -50,7 +49,7 @@ def write_experiment(out: Path, table: dict[str, Any]) -> Path:
 
 def is_finished(out: Path, path: Path) -> bool:
     """Whether the experiment of that file has ended in ``out``, and not by an interruption."""
-    if not (out / FILE).exists() or load_campaign(out).facts.get("ending") not in FINAL_ENDINGS:
+    if not (out / FILE).exists() or load_campaign(out).facts.ending not in FINAL_ENDINGS:
         return False
     stored, asked = results_directory.load_experiment(out), experiment_file.load_experiment(path)
     identities = {experiment_file.compute_identity(e) for e in (stored, asked)}
@@ -61,5 +60,5 @@ def find_slice_scatter(campaign: Campaign) -> float | None:
     """Return the relative standard deviation of slices that the pilot found, of the workload in
     which it is largest; None where there was no duet.
     """
-    components = json.loads(campaign.facts.get("duet", "{}")).get("components", {})
-    return max((each["slice"] for each in components.values() if "slice" in each), default=None)
+    components = campaign.facts.duet.components
+    return max((each.slice for each in components.values()), default=None)

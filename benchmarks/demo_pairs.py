@@ -31,7 +31,7 @@ from cpu_hog import noisy_machine
 from scipy.special import stdtrit
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.store.campaign_facts import FINAL_ENDINGS
+from dballoc.store.facts import FINAL_ENDINGS
 
 HERE = Path(__file__).resolve().parents[1]
 # Targets: the CPU half-width, new ÷ old; and of each demo of this program its minutes, the widest
@@ -90,7 +90,7 @@ def read_demo(out: Path) -> Demo:
     ended = campaign.trials["ended"].max()
     assert isinstance(ended, float)
     return Demo(
-        minutes=(ended - float(campaign.facts["started"])) / 60,
+        minutes=(ended - campaign.facts.started) / 60,
         cpu=by_metric["cpu"],
         rss=by_metric["rss_peak"],
         rss_decided=rss_decided,

@@ -10,7 +10,6 @@ campaign that was interrupted and resumed counts its pause as wall time. The exi
 first share misses the target of 75 %.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -64,8 +63,8 @@ def split_solo(campaign: Campaign) -> list[Phase]:
 
 def split_duets(campaign: Campaign, design: str, trials: pl.DataFrame) -> list[Phase]:
     """Split the trials of the duet or of its pilot, each pairing once."""
-    plan = json.loads(campaign.facts["duet"]).get("plan") or {}
-    discard = plan.get("discard", campaign.experiment.duet.discard or USUAL_DISCARD)
+    plan = campaign.facts.duet.plan
+    discard = plan.discard if plan else campaign.experiment.duet.discard or USUAL_DISCARD
     pairings = trials.group_by("directory").agg(
         first=pl.col("started").min(), last=pl.col("ended").max()
     )
@@ -96,7 +95,7 @@ def split_duets(campaign: Campaign, design: str, trials: pl.DataFrame) -> list[P
 
 def split_wall_time(campaign: Campaign) -> list[Phase]:
     """Return the phases of a campaign, which add up to its wall time."""
-    began = float(campaign.facts["started"])
+    began = campaign.facts.started
     trials = campaign.trials
     phases = [Phase("", "making and checking data", float(trials["started"].min()) - began)]  # type: ignore[arg-type]
     for design, of_design in (("pilot", campaign.pilot), ("duet", campaign.duet)):

@@ -116,7 +116,7 @@ def check_note(name: str, out: Path, started: float) -> str | None:
     campaign = read_results(out)
     comparisons = compare_campaign_with_post(campaign)
     missing = list_missing(comparisons, (out / "report.md").read_text(encoding="utf-8"))
-    begun = float(campaign.facts["started"])
+    begun = campaign.facts.started
     ended = max((end for end in campaign.trials["ended"].to_list() if end), default=begun)
     print(
         f"{name}: {(ended - begun) / 60:.1f} min of campaign, "

@@ -43,7 +43,6 @@ from scipy import stats
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions.sequential_test import MEMORY_ERROR
-from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.replay.describe_trace import describe_trace
@@ -382,7 +381,8 @@ def format_summary(cells: Sequence[Cell]) -> Iterator[str]:
 def describe_runs(names: Sequence[str], out: Path) -> Iterator[str]:
     """Yield what was run, of each server a line."""
     for name in names:
-        facts = read_replay_facts(load_campaign(out / name / "replay"))
+        facts = load_campaign(out / name / "replay").facts.replay
+        assert facts
         trials = [load_campaign(out / name / part).trial for part in ("replay", "control")]
         rows = pl.concat([trial.select("outcome", "fault_text") for trial in trials])
         good = rows.filter(pl.col("outcome") == "ok").height

@@ -128,7 +128,7 @@ def test_every_variant_ran_once_and_the_baseline_twice(campaign: Campaign) -> No
 
 def test_what_is_known_of_the_campaign(campaign: Campaign) -> None:
     facts = {r["key"]: r["value"] for r in rows(campaign.out, "SELECT * FROM campaign")}
-    assert (facts["ending"], facts["seed"], facts["designs"]) == ("planned", "1", "solo")
+    assert (facts["ending"], facts["seed"], facts["designs"]) == ("planned", "1", '["solo"]')
     assert json.loads(facts["planned_blocks"]) == {"solo": 1}
     assert json.loads(facts["environment"])["cpus"] == len(os.sched_getaffinity(0))
     [block] = rows(campaign.out, "SELECT * FROM block")

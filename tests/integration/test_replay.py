@@ -15,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from dataclasses import replace
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.replay.replay_figures import measure_fidelity
 from dballoc.campaign.replay.check_replay import expect_replay, find_difference, sum_live_bytes
 from dballoc.store.results import Results
@@ -74,7 +73,8 @@ def test_a_kill_loses_one_replay_at_most(trace_file: Path, tmp_path: Path) -> No
     campaign = load_campaign(out)
     assert set(campaign.good["variant"]) == {"glibc", "jemalloc"}
     assert (campaign.good["rss_peak"] > MIB).all()
-    fidelity = measure_fidelity(campaign, read_replay_facts(campaign))
+    assert campaign.facts.replay
+    fidelity = measure_fidelity(campaign, campaign.facts.replay)
     assert fidelity
     assert fidelity.variant == "glibc"
     assert fidelity.real_peak == 30 * MIB

@@ -109,7 +109,7 @@ def test_blocks_are_run_stored_and_reported(
     assert (tmp_path / "out" / "report.html").exists()
     results = Results.open(tmp_path / "out", read_only=True)
     assert results.good_trials() == 6
-    assert results.facts()["kind"] == "replay"
+    assert results.facts().kind == "replay"
     results.close()
     # Finished: the same command runs nothing more.
     run("--blocks", "2")

@@ -7,11 +7,11 @@ from typing import Any
 
 from example_results import MIB, block_row, facts, fault
 
-from dballoc.analysis.replay.replay_facts import RecordedMark, RecordedTrace
 from dballoc.campaign.replay.replay_rows import fill_record
 from dballoc.experiment import schedule
 from dballoc.experiment.model import REPLAY, Experiment
-from dballoc.store.results import KIND, Results, TrialRecord
+from dballoc.store.replay_facts import RecordedMark, RecordedTrace, ReplayFacts
+from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import MeasuredTrial, VariantRow
 from dballoc.trace.replay.replay_result import (
     OperationFigures,
@@ -58,33 +58,30 @@ def replay_experiment(**changes: Any) -> Experiment:
     return Experiment.model_validate(table | changes)
 
 
-def replay_fact(**changes: Any) -> dict[str, Any]:
-    """The fact ``replay`` of those results; ``changes`` of its keys."""
-    return {
-        "trace": "oltp.trace",
-        "sha256": "ab" * 32,
-        "program": "mariadbd",
-        "allocator": "glibc",
-        "allocator_version": "2.36",
-        "settings": {},
-        "seconds": SECONDS,
-        "events": EVENTS,
-        "threads": THREADS,
-        "peak_live": 60 * MIB,
-        "from_start": True,
-        "dropped": 0,
-        "ended_by": "exit",
-        "not_seen": [],
-        "marks": [
-            {"t": 5.0, "name": "after the start", "truth": REAL | {"heap": 40 * MIB}},
-            {"t": 19.0, "name": "after oltp_read_write", "truth": REAL},
-        ],
-        "mode": "fast",
-        "speed": 1.0,
-        "touch": "recorded",
-        "decaying": ["jemalloc", "mimalloc"],
-        "recorded_variant": "glibc",
-    } | changes
+REPLAY_FACTS = ReplayFacts(
+    trace="oltp.trace",
+    sha256="ab" * 32,
+    program="mariadbd",
+    allocator="glibc",
+    allocator_version="2.36",
+    settings={},
+    seconds=SECONDS,
+    events=EVENTS,
+    threads=THREADS,
+    peak_live=60 * MIB,
+    from_start=True,
+    dropped=0,
+    ended_by="exit",
+    marks=(
+        RecordedMark(t=5.0, name="after the start", truth=REAL | {"heap": 40 * MIB}),
+        RecordedMark(t=19.0, name="after oltp_read_write", truth=REAL),
+    ),
+    mode="fast",
+    speed=1.0,
+    touch="recorded",
+    decaying=("jemalloc", "mimalloc"),
+    recorded_variant="glibc",
+)
 
 
 def result(variant: str, wobble: float = 1.0) -> ReplayResult:
@@ -167,37 +164,26 @@ def build_replays(
     experiment: Experiment | None = None,
     **fact: Any,
 ) -> Path:
-    """A whole campaign of replays in ``directory``; ``fact``: changes of :func:`replay_fact`."""
+    """A whole campaign of replays in ``directory``; ``fact``: changes of :data:`REPLAY_FACTS`."""
     chosen = experiment or replay_experiment()
     directory.mkdir()
-    described = facts(chosen, blocks, ["solo"]) | {
-        KIND: REPLAY,
-        REPLAY: json.dumps(replay_fact(**fact)),
-        "margin": "0.03",
-        "ending": "planned",
-    }
-    described.pop("sysbench")
-    recorded = read_recorded_trace(json.loads(described[REPLAY]))
-    window = tuple(fact["window"]) if fact.get("window") else None
+    replay = replace(REPLAY_FACTS, **fact)
+    described = replace(
+        facts(chosen, blocks, ["solo"]),
+        kind="replay",
+        replay=replay,
+        margin=0.03,
+        ending="planned",
+        sysbench=None,
+    )
     results = Results.create(directory, described, [variant_row(v.name) for v in chosen.variant])
     for block in range(1, blocks + 1):
         for slot in schedule.order_block(chosen, block):
-            kept = fault() if slot.variant in faulty else record(slot, recorded, window)
+            kept = fault() if slot.variant in faulty else record(slot, replay, replay.window)
             results.add_trial(slot, kept)
         results.add(block_row("solo", block))
     results.close()
     return directory
-
-
-def read_recorded_trace(fact: dict[str, Any]) -> RecordedTrace:
-    """The trace that a fact ``replay`` describes, as far as it can."""
-    marks = fact["marks"] if isinstance(fact["marks"], list) else []
-    return RecordedTrace(
-        **{n: fact[n] for n in RecordedTrace.__dataclass_fields__ if n in fact and n != "marks"},
-        marks=tuple(
-            RecordedMark(t=m["t"], name=m.get("name", ""), truth=m.get("truth", {})) for m in marks
-        ),
-    )
 
 
 def record(

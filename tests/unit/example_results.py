@@ -5,12 +5,15 @@ of.
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dballoc.experiment import experiment_file, schedule
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.trial_steps import plan_steps
+from dballoc.store.facts import DuetFacts, Environment, Facts, ScatterComponents, SlicePlan
 from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import (
     BlockRow,
@@ -33,58 +36,60 @@ MIB = 2**20
 SIZES = {"glibc": 160 * MIB, "jemalloc": 150 * MIB, "tuned": 170 * MIB}
 
 # What a pilot leaves.
-DUET = {
-    "halves": ["0", "1"],
-    "threads": 4,
-    "left_out": {},
-    "estimate": "middle",
-    "scatter": {"paired": 0.02, "undisturbed": 0.01},
-    "components": {
-        "oltp_read_only": {
-            "start": 0.004,
-            "slice": 0.01,
-            "piece": 0.02,
-            "halves": 0.1,
-            "seconds": 0.5,
-        }
+DUET = DuetFacts(
+    halves=("0", "1"),
+    threads=4,
+    scatter={"paired": 0.02, "undisturbed": 0.01},
+    components={
+        "oltp_read_only": ScatterComponents(
+            start=0.004, slice=0.01, piece=0.02, halves=0.1, seconds=0.5
+        )
     },
-    "plan": {
-        "slice": 2.0,
-        "discard": 0.5,
-        "pairs": 2,
-        "blocks": 6,
-        "block_seconds": 20.0,
-        "half_width": 0.01,
-        "confidence": 0.99,
-    },
-}
+    plan=SlicePlan(
+        slice=2.0,
+        discard=0.5,
+        pairs=2,
+        blocks=6,
+        block_seconds=20.0,
+        half_width=0.01,
+        confidence=0.99,
+    ),
+)
+# Of results of which only the tables matter.
+BARE_FACTS = Facts(
+    dballoc="0.1.0",
+    identity="x",
+    experiment="",
+    seed=1,
+    started=1e9,
+    environment=Environment(),
+    designs=(Design.SOLO,),
+    planned_blocks={"solo": 1},
+    duet=DuetFacts(),
+)
 
 Make = Callable[..., Path]
 
 
-def facts(experiment: Experiment, planned: int, designs: list[str]) -> dict[str, str]:
-    environment = {
-        "host": "dbhost7.acme.example",
-        "user": "jane",
-        "cpu": "a CPU",
-        "cpus": 2,
-        "cores": 2,
-        "memory": 2**34,
-        "swap": 0,
-    }
-    return {
-        "dballoc": "0.1.0",
-        "identity": "x",
-        "experiment": experiment_file.format_experiment(experiment),
-        "seed": "1",
-        "planned_blocks": json.dumps(dict.fromkeys(designs, planned)),
-        "started": "1e9",
-        "environment": json.dumps(environment),
-        "sysbench": "1.0.20",
-        "server_user": "jane",
-        "designs": " ".join(designs),
-        "duet": json.dumps(DUET if "duet" in designs else {}),
-    }
+def facts(experiment: Experiment, planned: int, designs: list[str]) -> Facts:
+    return replace(
+        BARE_FACTS,
+        experiment=experiment_file.format_experiment(experiment),
+        planned_blocks=dict.fromkeys(designs, planned),
+        environment=Environment(
+            host="dbhost7.acme.example",
+            user="jane",
+            cpu="a CPU",
+            cpus=2,
+            cores=2,
+            memory=2**34,
+            swap=0,
+        ),
+        sysbench="1.0.20",
+        server_user="jane",
+        designs=tuple(map(Design, designs)),
+        duet=DUET if "duet" in designs else DuetFacts(),
+    )
 
 
 def variant(name: str) -> VariantRow:

@@ -18,6 +18,7 @@ from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, Variant
 from dballoc.experiment.schedule import Slot
+from dballoc.store.facts import Facts
 from dballoc.store.results import Results
 from dballoc.store.rows import VariantRow
 
@@ -82,7 +83,7 @@ def estimate(setting: FakeSetting, trial_seconds: float = 60.0) -> DurationEstim
     )
 
 
-def make_facts(setting: FakeSetting, planned: dict[str, int]) -> dict[str, str]:
+def make_facts(setting: FakeSetting, planned: dict[str, int]) -> Facts:
     return example_results.facts(setting.experiment, planned[Design.SOLO], [Design.SOLO])
 
 

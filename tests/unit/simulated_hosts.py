@@ -41,7 +41,6 @@ from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import Event, HostLine, HostLost
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import Host
-from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import TrialRecord
 
 TRIAL_SECONDS = 60.0
@@ -237,11 +236,13 @@ class SimulatedHosts:
 def make_kind(hosts: SimulatedHosts) -> CampaignKind:
     """The kind of campaign that the driver runs, over these hosts and in their clock."""
 
-    apart = {CLIENTS: APART} if hosts.clients else {}
     return replace(
         run_on_hosts.make_kind(hosts, hosts.clock, apart=bool(hosts.clients)),
         estimate=measured_campaign.estimate,
-        make_facts=lambda setting, planned: measured_campaign.make_facts(setting, planned) | apart,
+        make_facts=lambda setting, planned: replace(
+            measured_campaign.make_facts(setting, planned),
+            clients="apart" if hosts.clients else None,
+        ),
     )
 
 

@@ -27,7 +27,7 @@ from dballoc.report.sections.duet import _describe_duet, _describe_pairs, _descr
 from dballoc.report.sections.method import _describe_moderation
 from dballoc.report.wording.answer_table import collect_tail_latencies
 
-MARGIN = "INSERT INTO campaign VALUES ('margin', '0.03')"
+MARGIN = "INSERT OR REPLACE INTO campaign VALUES ('margin', '0.03')"
 
 
 def judge(directory: Path, preference: Preference = LEAST_MEMORY) -> tuple[Recommendation, Answer]:
@@ -63,7 +63,9 @@ def test_after_the_last_look_no_extension_is_named(make: Make) -> None:
 
 
 def test_a_decided_campaign_is_not_extended(make: Make) -> None:
-    decided = "INSERT INTO campaign VALUES ('decided', '{\"solo\": 6}'), ('ending', 'decided')"
+    decided = (
+        "INSERT OR REPLACE INTO campaign VALUES ('decided', '{\"solo\": 6}'), ('ending', 'decided')"
+    )
     sql = (*mark_current(6), MARGIN, scatter_throughput(0.06), decided)
     _, answer = judge(make("decided", blocks=6, sql=sql))
     assert "--extend" not in answer.command
@@ -95,13 +97,13 @@ def test_a_gain_that_is_not_shown_is_not_the_end(make: Make) -> None:
 
 
 def test_an_interrupted_extension_is_gone_on_with(make: Make) -> None:
-    interrupted = "INSERT INTO campaign VALUES ('ending', 'interrupted')"
+    interrupted = "INSERT OR REPLACE INTO campaign VALUES ('ending', 'interrupted')"
     sql = (*mark_current(6), MARGIN, scatter_throughput(0.06))
     directory = make("seven", blocks=7, sql=(*sql, interrupted))
     _, answer = judge(directory)
     assert "The extension is not finished; this goes on with it:" in answer.reason
     assert plan_extension(directory, read_minutes(answer.command) * 60.0).goals["solo"] >= 9
-    planned = "INSERT INTO campaign VALUES ('ending', 'planned')"
+    planned = "INSERT OR REPLACE INTO campaign VALUES ('ending', 'planned')"
     _, answer = judge(make("resumed", blocks=7, sql=(*sql, planned)))
     assert "An extension was not finished: 7 of 9 solo blocks." in answer.notes
     assert not any("budget" in note for note in answer.notes)
@@ -109,7 +111,7 @@ def test_an_interrupted_extension_is_gone_on_with(make: Make) -> None:
 
 def test_an_extension_whose_look_is_far_off_names_no_command(make: Make) -> None:
     slow = "UPDATE block SET ended = started + 18000"
-    interrupted = "INSERT INTO campaign VALUES ('ending', 'interrupted')"
+    interrupted = "INSERT OR REPLACE INTO campaign VALUES ('ending', 'interrupted')"
     sql = (*mark_current(6), MARGIN, scatter_throughput(0.06), slow, interrupted)
     _, answer = judge(make("slow", blocks=7, sql=sql))
     assert answer.reason.endswith("its next look takes more than 8.0 h.")
@@ -118,7 +120,7 @@ def test_an_extension_whose_look_is_far_off_names_no_command(make: Make) -> None
 
 def test_an_interrupted_extension_of_what_the_budget_ended_is_gone_on_with(make: Make) -> None:
     """The same command would run nothing: the budget is used up."""
-    over = "INSERT INTO campaign VALUES ('budget_looks', '{\"solo\": [6]}'), ('ending', '%s')"
+    over = "INSERT OR REPLACE INTO campaign VALUES ('budget_looks', '{\"solo\": [6]}'), ('ending', '%s')"
     sql = (*mark_current(12), MARGIN, scatter_throughput(0.06))
     directory = make("cut", blocks=7, sql=(*sql, over % "interrupted"))
     _, answer = judge(directory)
@@ -140,7 +142,9 @@ def test_before_the_first_look_nothing_is_said_of_estimates(make: Make) -> None:
 
 
 def test_of_two_designs_the_decided_one_is_named(make: Make) -> None:
-    facts = "INSERT INTO campaign VALUES ('decided', '{\"solo\": 6}'), ('ending', 'planned')"
+    facts = (
+        "INSERT OR REPLACE INTO campaign VALUES ('decided', '{\"solo\": 6}'), ('ending', 'planned')"
+    )
     counts = json.dumps({"solo": 18, "duet": 6})
     sql = (
         *mark_current(6),
@@ -176,7 +180,7 @@ def test_a_broken_condition_leaves_no_choice(make: Make) -> None:
 
 def test_the_command_keeps_what_was_preferred(make: Make) -> None:
     sql = (*mark_current(6), scatter_throughput(0.06))
-    margin = "INSERT INTO campaign VALUES ('margin', '0.02')"
+    margin = "INSERT OR REPLACE INTO campaign VALUES ('margin', '0.02')"
     directory = make("kept", blocks=24, sql=(*sql, margin))
     _, answer = judge(directory, parse_preference("speed"))
     assert answer.command.endswith("--prefer speed --margin 2%")
@@ -188,7 +192,7 @@ def test_what_has_no_interval_is_named(make: Make) -> None:
     sql = (
         *mark_current(6),
         f"UPDATE campaign SET value = '{counts}' WHERE key = 'planned_blocks'",
-        "INSERT INTO campaign VALUES ('ending', 'budget')",
+        "INSERT OR REPLACE INTO campaign VALUES ('ending', 'budget')",
         MARGIN,
     )
     directory = make("short", blocks=6, sql=sql, design="both")
@@ -241,9 +245,9 @@ def test_the_pairs_that_were_played_are_told(make: Make) -> None:
     )
     campaign = load_campaign(make("fewer", blocks=3, design="duet", sql=fewer))
     assert "Played: 1 to 2 pairs" in "\n".join(_describe_pairs(campaign))
-    facts = json.loads(campaign.facts["duet"])
+    facts = campaign.facts.duet
     assert "Planned by the pilot's findings" in "\n".join(_describe_duet(facts, is_of_hosts=False))
-    faulty = facts | {"scatter": {}, "components": {}}
+    faulty = replace(facts, scatter={}, components={})
     assert "The pilot had faults" in "\n".join(_describe_duet(faulty, is_of_hosts=False))
     assert "without a pilot" in "\n".join(_describe_duet(faulty, is_of_hosts=True))
 

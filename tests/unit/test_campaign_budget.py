@@ -49,7 +49,7 @@ def test_the_same_command_gives_no_more_blocks(
             setting, tmp_path / "r", Observer(), looks=InterimLooks(), kind=kind
         )
         assert (ending.why, ending.blocks) == ("budget", {"solo": 5})
-    assert load_campaign(tmp_path / "r").facts["budget_looks"] == '{"solo": [5]}'
+    assert load_campaign(tmp_path / "r").facts.budget_looks == {"solo": (5,)}
 
 
 def test_which_designs_the_budget_has_ended() -> None:

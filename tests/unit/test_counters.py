@@ -36,7 +36,7 @@ COUNTED = tuple(
     for sql in (OF_SLICES, OF_STEPS)
     for event, each in EVENTS.items()
 )
-FACT = "INSERT INTO campaign VALUES ('counters', '{}')"
+FACT = "INSERT OR REPLACE INTO campaign VALUES ('counters', '{}')"
 Make = Callable[..., Path]
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dballoc.analysis.replay.replay_facts import RecordedMark
 from dballoc.analysis.replay.replay_figures import find_cycles, measure_growth
+from dballoc.store.replay_facts import RecordedMark
 
 
 def make_marks(*names: str) -> list[RecordedMark]:

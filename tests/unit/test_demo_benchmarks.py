@@ -91,8 +91,10 @@ def test_an_hour_is_noisy_by_the_hog_or_by_its_slices() -> None:
 def test_a_campaign_that_has_ended_is_read_as_it_is(
     make: Make, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    out = make("aa-1", blocks=6, sql=(f"INSERT INTO campaign VALUES ('ending', '{ending}')",))
-    text = load_campaign(out).facts["experiment"]
+    out = make(
+        "aa-1", blocks=6, sql=(f"INSERT OR REPLACE INTO campaign VALUES ('ending', '{ending}')",)
+    )
+    text = load_campaign(out).facts.experiment
     (out / "experiment.toml").write_text(text)
     table = experiment_file.parse_table(text, "x")
     commands: list[list[Any]] = []

@@ -150,9 +150,9 @@ def test_results_from_before_there_were_counters_can_be_resumed() -> None:
     results = Results.open(GOLDEN, read_only=True)
     facts = results.facts()
     results.close()
-    model = experiment_file.build_experiment(tomllib.loads(facts["experiment"]), "here")
+    model = experiment_file.build_experiment(tomllib.loads(facts.experiment), "here")
     assert model.counters
-    assert experiment_file.compute_identity(model) == facts["identity"]
+    assert experiment_file.compute_identity(model) == facts.identity
 
 
 def test_the_order_of_threads_does_not_matter(experiment) -> None:

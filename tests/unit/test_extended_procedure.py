@@ -190,7 +190,9 @@ def test_the_looks_where_the_budget_ended() -> None:
 def test_a_campaign_that_its_budget_ended_has_verdicts_of_the_blocks_that_it_has(
     make: Make,
 ) -> None:
-    ended = ("INSERT INTO campaign VALUES ('budget_looks', '{\"solo\": [5], \"duet\": [5]}')",)
+    ended = (
+        "INSERT OR REPLACE INTO campaign VALUES ('budget_looks', '{\"solo\": [5], \"duet\": [5]}')",
+    )
     early = load_campaign(make("early", blocks=5, sql=(*mark_current(6), *ended)))
     compared = compare_with_baseline(early)
     assert all(c.ratio and c.ratio.blocks == 5 and c.ratio.interval for c in compared.family)
@@ -320,7 +322,10 @@ def test_the_last_look_that_fits_is_chosen(make: Make) -> None:
 
 
 def test_what_cannot_be_extended(make: Make) -> None:
-    decided = (*mark_current(6), "INSERT INTO campaign VALUES ('decided', '{\"solo\": 6}')")
+    decided = (
+        *mark_current(6),
+        "INSERT OR REPLACE INTO campaign VALUES ('decided', '{\"solo\": 6}')",
+    )
     with pytest.raises(UsageError, match="every comparison is decided"):
         plan_extension(make("decided", blocks=6, sql=decided), 600.0)
     with pytest.raises(UsageError, match="the last extension that was declared is done"):
@@ -377,7 +382,7 @@ def test_a_fall_is_told_as_a_fall() -> None:
 
 
 def test_finalists_of_other_confirmations_share_the_error(make: Make) -> None:
-    elsewhere = "INSERT INTO campaign VALUES ('finalists_elsewhere', '2')"
+    elsewhere = "INSERT OR REPLACE INTO campaign VALUES ('finalists_elsewhere', '2')"
     alone = load_campaign(make("alone", sql=mark_current(6)))
     shared = load_campaign(make("shared", sql=(*mark_current(6), elsewhere)))
     few, many = (declare_procedures(campaign)["solo"] for campaign in (alone, shared))

@@ -15,7 +15,6 @@ from example_results import facts, variant
 from rich.console import Console
 
 from dballoc.analysis import campaign_tables as campaigns
-from dballoc.analysis.replay.replay_facts import RecordedMark
 from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.first_cache_sizes import find_other_memory
@@ -30,6 +29,7 @@ from dballoc.experiment.schedule import Slot
 from dballoc.report import fit_report as said
 from dballoc.report import write_report_outputs
 from dballoc.report.write_report import gather_document
+from dballoc.store.replay_facts import RecordedMark
 from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import MeasuredTrial, ProbeRow, StepRow
 
@@ -88,11 +88,7 @@ def fitted(tmp_path: Path):
         out = tmp_path / "r"
         out.mkdir()
         names = {v.name: "innodb-buffer-pool-size" for v in chosen.variant}
-        known = facts(chosen, 1, ["solo"]) | {
-            "kind": "fit",
-            "options": json.dumps(names),
-            "ending": "planned",
-        }
+        known = replace(facts(chosen, 1, ["solo"]), kind="fit", options=names, ending="planned")
         results = Results.create(
             out, known, [replace(variant(name), pool_bytes=None) for name in names]
         )

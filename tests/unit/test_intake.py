@@ -1,6 +1,5 @@
 """Results made elsewhere: what is read, and every way in which they can be wrong, one line each."""
 
-import json
 import re
 from pathlib import Path
 
@@ -232,7 +231,7 @@ def test_outputs_of_sysbench_become_figures(runs: Path, tmp_path: Path) -> None:
         level_curves.compute_relative_levels(campaign, "tps")["ratio"].to_list()
         == [pytest.approx(2)] * 2
     )
-    names = {f["name"] for f in json.loads(campaign.facts["imported"])["files"]}
+    names = {file.name for file in campaign.facts.imported.files}
     assert names == {
         "runs/import.toml",
         *(f"runs/{v}/ro-{n}.txt" for v in ("je", "gl") for n in (4, 8)),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.host.machine_description import describe_machine
-from dballoc.store.campaign_facts import check_environment
+from dballoc.store.facts import Environment, parse_environment
 
 
 def test_the_boot_that_containers_of_a_machine_share_is_recorded() -> None:
@@ -21,4 +21,4 @@ def test_what_is_recorded_can_be_read_again(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
     machine = describe_machine()
     assert machine["os"] == "My?[1m System?"
-    check_environment(json.dumps(machine), "environment")
+    assert parse_environment(json.dumps(machine), "environment") == Environment(**machine)

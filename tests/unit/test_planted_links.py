@@ -193,7 +193,7 @@ def test_no_trial_goes_into_a_database_behind_a_link(
     (results / name).unlink(missing_ok=True)
     (results / name).symlink_to(elsewhere)
     with pytest.raises(UsageError, match=f"{name}.* is a link"):
-        Results.open(results).set_fact("ending", "planned")
+        Results.open(results).change_facts(ending="planned")
     assert elsewhere.read_bytes() == before
 
 

@@ -29,8 +29,6 @@ from dballoc.load.post_like import fill_post
 from dballoc.report.outputs.campaign_data import collect_tables
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.wording.redact import redact_campaign
-from dballoc.store.campaign_facts import APART, CLIENTS
-from dballoc.store.results import SETTLED_OTHERWISE
 from dballoc.webpage import vega_code
 
 Make = Callable[..., Path]
@@ -286,8 +284,8 @@ def test_clients_apart_and_what_settled_otherwise_are_read_from_the_results(make
         "apart",
         post=post,
         sql=(
-            f"INSERT INTO campaign VALUES ('{CLIENTS}', '{APART}')",
-            f"INSERT INTO campaign VALUES ('{SETTLED_OTHERWISE}', '{json.dumps(otherwise)}')",
+            "INSERT OR REPLACE INTO campaign VALUES ('clients', 'apart')",
+            f"INSERT OR REPLACE INTO campaign VALUES ('settled_otherwise', '{json.dumps(otherwise)}')",
             "INSERT INTO client_connection SELECT trial, 'TLSv1.3', 4, 4 FROM trial",
         ),
     )
@@ -365,8 +363,10 @@ def test_the_list_says_that_settling_may_use_a_substitute(name: str, told: str) 
 
 @pytest.mark.parametrize("fact", ["[]", '{"glibc": "x"}', '{"glibc": {"a": 1}}'])
 def test_a_damaged_fact_of_settling_is_refused(make: Make, fact: str) -> None:
-    path = make("bad", sql=(f"INSERT INTO campaign VALUES ('{SETTLED_OTHERWISE}', '{fact}')",))
-    with pytest.raises(Failure, match=SETTLED_OTHERWISE):
+    path = make(
+        "bad", sql=(f"INSERT OR REPLACE INTO campaign VALUES ('settled_otherwise', '{fact}')",)
+    )
+    with pytest.raises(Failure, match="settled_otherwise"):
         load_campaign(path)
 
 

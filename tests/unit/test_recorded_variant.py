@@ -6,9 +6,9 @@ import pytest
 from example_replays import replay_experiment
 
 from dballoc.allocators.tunables import VariantSetting, find_settings_in_environment
-from dballoc.analysis.replay.replay_facts import RecordedTrace
 from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.prepare_replay import find_recorded_variant
+from dballoc.store.replay_facts import RecordedTrace
 from example_traces import FACTS, make_trace
 
 VERSIONS = {"glibc": "2.36", "jemalloc": "5.3.0", "mimalloc": "unknown"}

@@ -10,8 +10,8 @@ import pytest
 from example_replays import (
     PEAKS,
     REAL,
+    REPLAY_FACTS,
     build_replays,
-    replay_fact,
     result,
 )
 from example_results import MIB
@@ -19,7 +19,6 @@ from example_results import MIB
 from dballoc.allocators.find_library import Allocator
 from dballoc.analysis.campaign_tables import load_campaign, load_server_campaign
 from dballoc.analysis.decisions.preference import parse_preference
-from dballoc.analysis.replay.replay_facts import RecordedMark, read_replay_facts
 from dballoc.analysis.replay.replay_figures import (
     average_curves,
     average_latencies,
@@ -37,6 +36,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.report import write_report_outputs
 from dballoc.report.replay.replay_sections import judge_replays
 from dballoc.report.report_content import gather_report
+from dballoc.store.replay_facts import RecordedMark
 
 
 def report(directory: Path) -> Document:
@@ -185,7 +185,7 @@ def test_every_output_is_written_and_speaks_of_heaps(tmp_path: Path) -> None:
 
 
 def test_the_peak_of_a_stretch(tmp_path: Path) -> None:
-    page = report(build_replays(tmp_path / "r", window=[2.0, 8.0]))
+    page = report(build_replays(tmp_path / "r", window=(2.0, 8.0)))
     assert page.answer.headline.startswith(
         "jemalloc has the least peak heap from 2.00 s to 8.00 s of the trace, 64.3 MiB"
     )
@@ -209,8 +209,8 @@ def test_a_stretchs_peak_is_of_what_is_wholly_in_it() -> None:
     assert find_peak_within(figures, (8.0, 9.0)) == 0
 
 
-def make_days(count: int) -> list[dict[str, object]]:
-    return [{"t": float(n), "name": f"day {n}/{count}", "truth": {}} for n in range(1, count + 1)]
+def make_days(count: int) -> tuple[RecordedMark, ...]:
+    return tuple(RecordedMark(t=float(n), name=f"day {n}/{count}") for n in range(1, count + 1))
 
 
 def test_what_each_malloc_creeps_from_day_to_day(tmp_path: Path) -> None:
@@ -250,7 +250,8 @@ def test_figures_by_variant(tmp_path: Path) -> None:
     assert rows["glibc"]["malloc"] == pytest.approx(40, rel=0.01)
     assert rows["glibc"]["fragmentation"] == pytest.approx(1.5, rel=0.01)
     assert rows["glibc"]["faults"] == pytest.approx(20, rel=0.01)
-    facts = read_replay_facts(campaign)
+    facts = campaign.facts.replay
+    assert facts
     curves = average_curves(campaign, facts)
     assert curves["t"].max() <= facts.seconds
     assert set(curves["variant"]) == set(PEAKS)
@@ -272,7 +273,8 @@ def test_both_questions_have_half_of_the_error(tmp_path: Path) -> None:
 
 def test_the_distance_from_the_recorded_process(tmp_path: Path) -> None:
     campaign = load_campaign(build_replays(tmp_path / "r"))
-    fidelity = measure_fidelity(campaign, read_replay_facts(campaign))
+    assert campaign.facts.replay
+    fidelity = measure_fidelity(campaign, campaign.facts.replay)
     assert fidelity
     assert fidelity.variant == "glibc"
     # 152 MiB of RSS at most, of which 64 MiB were not heap.
@@ -296,12 +298,10 @@ def test_a_recorded_peak_needs_the_high_water_mark() -> None:
 
 
 def test_without_a_high_water_mark_the_marks_are_compared(tmp_path: Path) -> None:
-    marks = [
-        {"t": m["t"], "name": m["name"], "truth": {"heap": m["truth"]["heap"]}}
-        for m in replay_fact()["marks"]
-    ]
+    marks = tuple(replace(m, truth={"heap": m.truth["heap"]}) for m in REPLAY_FACTS.marks)
     campaign = load_campaign(build_replays(tmp_path / "r", marks=marks))
-    fidelity = measure_fidelity(campaign, read_replay_facts(campaign))
+    assert campaign.facts.replay
+    fidelity = measure_fidelity(campaign, campaign.facts.replay)
     assert fidelity
     assert not fidelity.peak_is_estimated
     assert fidelity.real_peak == 86 * MIB
@@ -311,7 +311,7 @@ def test_without_a_high_water_mark_the_marks_are_compared(tmp_path: Path) -> Non
 def test_what_is_not_the_real_peak_is_not_called_so(tmp_path: Path) -> None:
     marks = [{"t": 19.0, "name": "after", "truth": {"rss": 150 * MIB, "heap": 86 * MIB}}]
     at_marks = headline(build_replays(tmp_path / "m", marks=marks))
-    window = headline(build_replays(tmp_path / "w", window=[0.0, 20.0]))
+    window = headline(build_replays(tmp_path / "w", window=(0.0, 20.0)))
     for first in (at_marks, window):
         assert "the highest heap at any mark is" in first
         assert first.endswith("the real one at its marks")
@@ -334,10 +334,10 @@ def test_replays_are_refused_where_a_server_is_meant(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"events": "many"}, "replay: events"),
-        ({"marks": [{"t": 0.0}]}, "replay: marks"),
-        ({"touch": 3}, "replay: touch"),
-        ({"decaying": 1}, "replay: decaying"),
+        ({"events": "many"}, "replay.events"),
+        ({"marks": ({"t": 0.0},)}, "replay.marks"),
+        ({"touch": 3}, "replay.touch"),
+        ({"decaying": 1}, "replay.decaying"),
     ],
 )
 def test_damaged_facts_are_one_line(tmp_path: Path, changes: dict, complaint: str) -> None:

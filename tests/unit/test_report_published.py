@@ -22,7 +22,6 @@ from dballoc.report.sections.published import (
     describe_published_cpus,
     make_published_section,
 )
-from dballoc.store.campaign_facts import APART, CLIENTS
 
 Make = Callable[..., Path]
 
@@ -163,7 +162,7 @@ def test_cpus_are_those_of_the_hosts_that_ran_the_trials_and_not_the_drivers(mak
             """INSERT INTO host VALUES ('a', 'kernel a', '{"host": "a", "cpus": 64}')""",
             """INSERT INTO host VALUES ('b', 'kernel b', '{"host": "b", "cpus": 96}')""",
             "INSERT INTO placement (design, block, attempt, host) SELECT design, block, attempt, char(96 + block) FROM block",
-            f"INSERT INTO campaign VALUES ('{CLIENTS}', '{APART}')",
+            "INSERT OR REPLACE INTO campaign VALUES ('clients', 'apart')",
         ),
     )
     found = make_published_section(load_campaign(path), post("smalldatum-2025-myrocks"))

@@ -1,10 +1,12 @@
 """What strangers must not see, and what must stay."""
 
-import json
+from dataclasses import replace
 
 import pytest
+from example_results import BARE_FACTS
 
 from dballoc.report.wording.redact import Redaction
+from dballoc.store.facts import DuetFacts, WorkloadFacts
 
 REDACTION = Redaction(
     ["db7.acme.example"], ["jane", "CORP\\jroe"], ["/srv/Jane's builds/mysql 9/lib"]
@@ -88,9 +90,15 @@ def test_values_of_secrets_go_everywhere() -> None:
     assert hidden["command"] == ["mariadbd", "--s3-secret-key=(hidden)", "--flush=1"]
 
 
-def test_a_document_stays_one() -> None:
-    document = REDACTION.redact_document(
-        '{"x": {"spider_remote_host": "CANARY", "at": "/home/jane/x"}, "n": 1}'
+def test_facts_stay_facts() -> None:
+    facts = replace(
+        BARE_FACTS,
+        workloads={
+            "w": WorkloadFacts(options={"spider_remote_host": "CANARY", "at": "/home/jane/x"})
+        },
+        duet=DuetFacts(halves=("0", "/home/jane/x")),
     )
-    assert json.loads(document) == {"x": {"spider_remote_host": "(hidden)", "at": "…/x"}, "n": 1}
-    assert REDACTION.redact_document("[x] s3_secret_key=CANARY") == "[x] s3_secret_key=(hidden)"
+    redacted = REDACTION.redact_values(facts)
+    assert redacted.workloads["w"].options == {"spider_remote_host": "(hidden)", "at": "…/x"}
+    assert redacted.duet.halves == ("0", "…/x")
+    assert redacted.designs == facts.designs

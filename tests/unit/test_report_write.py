@@ -4,7 +4,6 @@ leaks or breaks out.
 
 import csv
 import io
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +34,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.report import write_report_outputs
 from dballoc.report.report_content import gather_report
 from dballoc.report.write_report import gather_document
+from dballoc.store.facts import WorkloadFacts
 from dballoc.store.results import Results
 
 Campaign = Callable[..., Path]
@@ -160,18 +160,17 @@ def test_many_workloads_stay_readable(campaign: Campaign, sequence: str) -> None
         "point-query_range=100": "point",
     }
     known = {
-        name: {
-            "title": f"what {name} does",
-            "group": group.get(name, ""),
-            "script": "dballoc_micro",
-            "options": {"range": "100"},
-            "prepared_statements": False,
-            "whole": name.startswith("scan"),
-        }
+        name: WorkloadFacts(
+            title=f"what {name} does",
+            group=group.get(name, ""),
+            script="dballoc_micro",
+            options={"range": "100"},
+            reads_whole_tables=name.startswith("scan"),
+        )
         for name in MANY
     }
     results = Results.open(directory)
-    results.set_fact("workloads", json.dumps(known))
+    results.change_facts(workloads=known)
     results.close()
     page = write_report_outputs(directory)
     text = page.with_suffix(".md").read_text(encoding="utf-8")

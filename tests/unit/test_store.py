@@ -2,17 +2,18 @@
 ours.
 """
 
-import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from example_results import BARE_FACTS
 
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Slot
-from dballoc.store.results import FILE, FORMAT, SETTLED_OTHERWISE, Results, TrialRecord
+from dballoc.store.results import FILE, FORMAT, Results, TrialRecord
 from dballoc.store.rows import (
     BlockRow,
     HistogramRow,
@@ -52,7 +53,7 @@ MARK = MarkRow(
 
 
 def create(directory: Path) -> Results:
-    return Results.create(directory, {"dballoc": "0.1.0"}, [VARIANT])
+    return Results.create(directory, BARE_FACTS, [VARIANT])
 
 
 def record(*rows: TrialPart, **more: Any) -> TrialRecord:
@@ -76,10 +77,10 @@ def test_what_is_written_is_found_again(tmp_path: Path) -> None:
             disturbed=None,
         )
     )
-    results.set_fact("ending", "planned")
+    results.change_facts(ending="planned")
     results.close()
     again = Results.open(tmp_path, read_only=True)
-    assert again.facts() == {"dballoc": "0.1.0", "format": str(FORMAT), "ending": "planned"}
+    assert again.facts() == replace(BARE_FACTS, ending="planned")
     assert again.finished("solo") == {(1, 0, 1)}
     assert again.probes() == [0.1, 0.2]
     assert again.table("histogram") == [(1, 1, 0.5, 3)]
@@ -122,7 +123,7 @@ def test_read_only_is_read_only(tmp_path: Path) -> None:
     with pytest.raises(
         Failure, match="cannot write the results: attempt to write a readonly database"
     ):
-        results.set_fact("x", "y")
+        results.change_facts(ending="planned")
     results.close()
 
 
@@ -174,9 +175,9 @@ def test_what_is_no_database_of_ours(tmp_path: Path, content: bytes, reason: str
 
 
 def test_another_versions_database(tmp_path: Path) -> None:
-    results = create(tmp_path)
-    results.set_fact("format", "99")
-    results.close()
+    create(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / FILE)) as db, db:
+        db.execute("UPDATE campaign SET value = '99' WHERE key = 'format'")
     with pytest.raises(UsageError) as caught:
         Results.open(tmp_path)
     assert str(caught.value) == (
@@ -187,11 +188,11 @@ def test_another_versions_database(tmp_path: Path) -> None:
 def test_what_servers_settled_otherwise_is_one_fact(tmp_path: Path) -> None:
     results = create(tmp_path)
     results.add_trial(SLOT, record())
-    assert SETTLED_OTHERWISE not in results.facts()
+    assert not results.facts().settled_otherwise
     for position, otherwise in ((2, {"a_now": "b_now"}), (3, {"c_pct": ""})):
         results.add_trial(
             replace(SLOT, position=position), record(settled_otherwise=dict(otherwise))
         )
     fact = {"glibc": {"a_now": "b_now", "c_pct": ""}}
-    assert json.loads(results.facts()[SETTLED_OTHERWISE]) == fact
+    assert results.facts().settled_otherwise == fact
     results.close()

@@ -20,8 +20,6 @@ from dballoc.report.tune.tune_report import (
     gather_tune_report,
     tabulate_knobs,
 )
-from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SEARCHED, SURVEY
-from dballoc.store.results import KIND, TUNE
 
 
 def make_search(
@@ -33,7 +31,7 @@ def make_search(
     """Return results of a search that tried glibc's and jemalloc's defaults and one setting;
     ``more``: of its facts; ``changes``: of its experiment.
     """
-    facts = {KIND: TUNE, PREFERENCE: "memory,cpu<=1.03", **more}
+    facts = {"kind": "tune", "preference": "memory,cpu<=1.03", **more}
     variants: list[dict[str, Any]] = [
         {"name": "glibc"},
         {"name": "jemalloc", "allocator": "jemalloc"},
@@ -61,7 +59,7 @@ def make_search(
 def answer(make: Callable[..., Path], faulty: tuple[str, ...], declared: bool = True) -> Answer:
     """Return the answer of such a search."""
     return answer_tune(
-        load_tuned(make_search(make, faulty, {CONFIRMATIONS: "[]"} if declared else {}))
+        load_tuned(make_search(make, faulty, {"confirmations": "[]"} if declared else {}))
     )
 
 
@@ -106,7 +104,7 @@ def test_what_changes_nothing_measurable_is_said(make: Callable[..., Path]) -> N
             ("check", "server", untried | {"configurations": 0, "failed": 2}),
         )
     ]
-    tuned = load_tuned(make_search(make, (), {KNOBS: json.dumps(rows)}))
+    tuned = load_tuned(make_search(make, (), {"knobs": json.dumps(rows)}))
     assert describe_knobs(tuned)[1:] == ["glibc: nothing measurable came of top_pad and mxfast."]
     cells = {(r[0], r[2]): r for r in tabulate_knobs(tuned).rows}
     assert cells["arena_max", "servers"][6] == "0.600 [0.550, 0.650] at 1"
@@ -132,7 +130,7 @@ def test_each_finalist_has_its_outcome(
         {"base": "glibc", "directory": "confirmation/glibc", "finalists": finalists,
          "experiment": "x"}
     ]  # fmt: skip
-    search = make_search(make, (), {CONFIRMATIONS: json.dumps(declared)})
+    search = make_search(make, (), {"confirmations": json.dumps(declared)})
     (search / "confirmation").mkdir()
     sizes = {"glibc": 1.0, "tuned": 0.6, "jemalloc": second}
     make(
@@ -198,7 +196,7 @@ def test_of_two_mallocs_winners_that_with_the_lower_figure_is_to_be_run(
          "experiment": "x"}
         for name in ("glibc", "jemalloc")
     ]  # fmt: skip
-    facts = {CONFIRMATIONS: json.dumps(declared), "ending": "planned"}
+    facts = {"confirmations": json.dumps(declared), "ending": "planned"}
     search = make_search(make, (), facts)
     (search / "confirmation").mkdir()
     for name, share in (("glibc", glibc), ("jemalloc", jemalloc)):
@@ -232,12 +230,12 @@ def test_what_is_said_of_the_load_has_the_workloads_that_were_searched(
         "oltp_read_only": {"peak": 2 << 20, "longest": 1.0},
         "oltp_point_select": {"peak": 3 << 20, "longest": 200.0},
     }
-    facts = {SEARCHED: '["oltp_point_select"]', SURVEY: json.dumps(survey)}
+    facts = {"searched_workloads": '["oltp_point_select"]', "survey": json.dumps(survey)}
     search = make_search(make, (), facts, **two)
     assert load_tuned(search).campaign.experiment.workloads == ["oltp_point_select"]
     with closing(sqlite3.connect(search / "results.sqlite")) as db, db:
         twice = json.dumps(["oltp_point_select"] * 2)
-        db.execute("UPDATE campaign SET value = ? WHERE key = ?", (twice, SEARCHED))
+        db.execute("UPDATE campaign SET value = ? WHERE key = ?", (twice, "searched_workloads"))
     assert load_tuned(search).campaign.experiment.workloads == ["oltp_point_select"]
     assert "holds for oltp_point_select at" in " ".join(answer_tune(load_tuned(search)).notes)
     assert "aim names: oltp_point_select (3.0 MiB)" in describe_method(load_tuned(search))[0]

@@ -21,8 +21,6 @@ from dballoc.analysis.tune.search_history import ConfigurationResult, Ratios, fi
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.document.charts import Variants
 from dballoc.report.tune.tune_report import draw_front, tabulate_standings
-from dballoc.store.campaign_facts import PREFERENCE
-from dballoc.store.results import KIND, TUNE
 
 
 def standing(variant: str, *readings: tuple[float, float], **changes: Any) -> ConfigurationResult:
@@ -114,7 +112,7 @@ def test_a_setting_is_weighed_without_what_only_its_configurations_do() -> None:
 
 def test_the_report_draws_the_front_of_what_is_likely(make: Callable[..., Path]) -> None:
     """One reading of 34 % less in a search whose other trials scatter as much."""
-    facts = {KIND: TUNE, PREFERENCE: "memory,cpu<=1.03"}
+    facts = {"kind": "tune", "preference": "memory,cpu<=1.03"}
     path = make(
         "search",
         blocks=8,

@@ -12,7 +12,6 @@ from dballoc.analysis.tune.search_history import (
     ConfigurationResult,
     Origin,
     Ratios,
-    Surveyed,
     Tried,
     compare_with_default,
     list_front,
@@ -21,7 +20,7 @@ from dballoc.analysis.tune.search_history import (
 )
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, TraceReplay, Tune, Variant
-from dballoc.store.results import KIND, TUNE
+from dballoc.store.facts import Surveyed
 from dballoc.tune.plan_trials import (
     Candidate,
     SearchAim,
@@ -228,7 +227,7 @@ def test_a_stored_duet_says_what_its_configuration_costs_and_nothing_of_memory(
             "variant": [{"name": "glibc"}, {"name": "tuned"}],
         }
     )
-    facts = f"INSERT OR REPLACE INTO campaign VALUES ('{KIND}', '{TUNE}')"
+    facts = "INSERT OR REPLACE INTO campaign VALUES ('kind', 'tune')"
     candidates = (
         "INSERT INTO candidate SELECT trial, 'server', 'glibc', 'again', '{\"x\": \"1\"}' "
         "FROM trial WHERE variant = 'tuned'"
@@ -338,16 +337,16 @@ def test_what_knobs_were_worth() -> None:
         for i in range(24)
     ]
     arenas, fast = weigh_knobs({"glibc": SPACE}, trials)
-    assert (arenas["stage"], arenas["configurations"]) == ("server", 16)
-    assert arenas["measurable"] is True
-    assert arenas["memory_value"] == "1"
-    assert arenas["memory_low"] < arenas["memory"] < arenas["memory_high"] < 1
-    assert arenas["memory"] == pytest.approx(math.exp(-0.4), abs=0.1)
-    assert fast["measurable"] is False
-    assert fast["memory_low"] < 1 < fast["memory_high"]
-    assert arenas["memory_share"] > fast["memory_share"]
+    assert (arenas.stage, arenas.configurations) == ("server", 16)
+    assert arenas.measurable is True
+    assert arenas.memory_value == "1"
+    assert arenas.memory_low < arenas.memory < arenas.memory_high < 1
+    assert arenas.memory == pytest.approx(math.exp(-0.4), abs=0.1)
+    assert fast.measurable is False
+    assert fast.memory_low < 1 < fast.memory_high
+    assert arenas.memory_share > fast.memory_share
     untried = weigh_knobs({"glibc": SPACE}, trials[:3])[0]
-    assert (untried["measurable"], untried["memory_share"], untried["memory"]) == (None,) * 3
+    assert (untried.measurable, untried.memory_share, untried.memory) == (None,) * 3
 
 
 def test_knobs_are_weighed_in_replays_as_well() -> None:
@@ -361,13 +360,13 @@ def test_knobs_are_weighed_in_replays_as_well() -> None:
     trials = [replace(t, stage="replay") for t in replays]
     trials += [tried(11 + i, memory=0.002 * i) for i in range(3)]
     trials += [tried(14 + i, {"arenas": "1"}, -0.3 + 0.002 * i) for i in range(3)]
-    rows = {(r["stage"], r["knob"]): r for r in weigh_knobs({"glibc": space}, trials)}
+    rows = {(r.stage, r.knob): r for r in weigh_knobs({"glibc": space}, trials)}
     assert list(rows) == [
         ("server", "arenas"), ("server", "fast"), ("server", "server.x"),
         ("replay", "arenas"), ("replay", "fast"),
     ]  # fmt: skip
-    assert [r["measurable"] for r in rows.values()] == [True, None, None, True, False]
-    assert rows["replay", "arenas"]["memory"] == pytest.approx(math.exp(-0.4), abs=0.1)
+    assert [r.measurable for r in rows.values()] == [True, None, None, True, False]
+    assert rows["replay", "arenas"].memory == pytest.approx(math.exp(-0.4), abs=0.1)
 
 
 def test_a_space_without_effect_has_knobs_of_nothing_measurable() -> None:
@@ -382,7 +381,7 @@ def test_a_space_without_effect_has_knobs_of_nothing_measurable() -> None:
                   chance.normal(0, 0.02), cost=chance.normal(0, 0.1))
             for i in range(1, 66)
         ]  # fmt: skip
-        seemed += sum(r["measurable"] for r in weigh_knobs({"glibc": space}, trials))
+        seemed += sum(r.measurable for r in weigh_knobs({"glibc": space}, trials))
     assert seemed <= 2
 
 

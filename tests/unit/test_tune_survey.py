@@ -1,13 +1,14 @@
 """Short starts show which workloads a search's trials have."""
 
-import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from example_results import BARE_FACTS
 from simulated_hosts import Notices
 
 from dballoc.experiment.model import Experiment, Tune
-from dballoc.store.campaign_facts import _FORMS, SEARCHED, SURVEY, check_json
+from dballoc.store.facts import Facts, Surveyed
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import MeasuredTrial, StepRow
 from dballoc.tune.run_search import survey_workloads
@@ -42,20 +43,20 @@ class Starts:
         return record
 
 
-class Facts:
+class Store:
     """Keeps what is stored."""
 
-    def __init__(self) -> None:
-        self.facts: dict[str, str] = {}
+    def __init__(self, **survey: Surveyed) -> None:
+        self.kept = replace(BARE_FACTS, survey=survey)
 
-    def set_fact(self, key: str, value: str) -> None:
-        self.facts[key] = value
+    def change_facts(self, **changes: Any) -> None:
+        self.kept = replace(self.kept, **changes)
 
-    def checked_facts(self) -> dict[str, str]:
-        return self.facts
+    def facts(self) -> Facts:
+        return self.kept
 
 
-def survey(starts: Starts, facts: Facts, aim: str = "memory") -> tuple[list[str], list[str]]:
+def survey(starts: Starts, facts: Store, aim: str = "memory") -> tuple[list[str], list[str]]:
     """Return the workloads that the trials of a short search have, and what the user is told."""
     chosen = Experiment.model_validate(
         {
@@ -73,11 +74,11 @@ def survey(starts: Starts, facts: Facts, aim: str = "memory") -> tuple[list[str]
     results: Any = facts
     notices = Notices()
     survey_workloads(setting, trials, results, notices)
-    return json.loads(facts.facts[SEARCHED]), notices.texts
+    return [*(facts.kept.searched_workloads or ())], notices.texts
 
 
 def test_trials_have_what_has_most_memory_and_short_events() -> None:
-    starts, facts = Starts(), Facts()
+    starts, facts = Starts(), Store()
     searched, texts = survey(starts, facts)
     assert searched == ["sorts"]
     assert starts.begun == NAMES
@@ -85,34 +86,24 @@ def test_trials_have_what_has_most_memory_and_short_events() -> None:
         "glibc: 3 short starts show under which workloads it has most memory",
         "trials have sorts (peak RSS 300 MiB)",
     ]
-    check_json(facts.facts[SURVEY], _FORMS[SURVEY], "survey")
 
 
 def test_trials_have_what_the_aim_names() -> None:
-    assert survey(Starts(), Facts(), "rss, writes:cpu<=1.02")[0] == ["writes"]
+    assert survey(Starts(), Store(), "rss, writes:cpu<=1.02")[0] == ["writes"]
 
 
 def test_a_start_that_fails_is_not_chosen_for_its_memory() -> None:
-    assert survey(Starts("sorts"), Facts())[0] == ["reads"]
-    searched, texts = survey(Starts(*NAMES), Facts())
+    assert survey(Starts("sorts"), Store())[0] == ["reads"]
+    searched, texts = survey(Starts(*NAMES), Store())
     assert (searched, texts[1]) == (["writes"], "trials have writes")
 
 
 def test_a_survey_is_resumed() -> None:
-    facts = Facts()
+    facts = Store()
     survey(Starts(), facts)
-    stored = json.loads(facts.facts[SURVEY])
-    del stored["sorts"], facts.facts[SEARCHED]
-    facts.facts[SURVEY] = json.dumps(stored)
+    facts = Store(**{w: x for w, x in facts.kept.survey.items() if w != "sorts"})
     starts = Starts()
     searched, texts = survey(starts, facts)
     assert searched == ["sorts"]
     assert starts.begun == ["sorts"]
     assert texts[0] == "glibc: 1 short start shows under which workloads it has most memory"
-
-
-def test_a_survey_of_another_version_may_say_more() -> None:
-    facts = Facts()
-    facts.facts[SURVEY] = json.dumps({"sorts": {"peak": 10**9, "longest": 0.1, "mean": 0.2}})
-    check_json(facts.facts[SURVEY], _FORMS[SURVEY], "survey")
-    assert survey(Starts(), facts)[0] == ["sorts"]

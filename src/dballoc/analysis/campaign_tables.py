@@ -1,11 +1,8 @@
 """Read a results directory as data frames."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -15,8 +12,9 @@ from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
-from dballoc.store.campaign_facts import APART, CLIENTS, FINAL_ENDINGS
-from dballoc.store.results import FIT, HOST_LOST, KIND, REPLAY, TUNE, Results
+from dballoc.store.facts import FINAL_ENDINGS, Environment, Facts
+from dballoc.store.replay_facts import ReplayFacts
+from dballoc.store.results import HOST_LOST, Results
 from dballoc.store.rows import TABLES
 
 _STEP = ["trial", "step"]
@@ -39,9 +37,9 @@ class Campaign:
     the machine was disturbed, only the last attempt does.
     """
 
-    facts: dict[str, str]
+    facts: Facts
     experiment: Experiment
-    environment: dict[str, Any]
+    environment: Environment
     variant: pl.DataFrame
     block: pl.DataFrame
     trial: pl.DataFrame
@@ -74,46 +72,33 @@ class Campaign:
         """Whether the trials are replays of a trace: there is no server, RSS is that of the heap,
         and an operation is a call of malloc or its family.
         """
-        return self.facts.get(KIND) == REPLAY
+        return self.facts.kind == "replay"
 
     @property
     def has_whole_heap(self) -> bool:
         """Whether peak memory is that of the whole heap: always, but for the replay of a trace
         whose recording began late.
         """
-        return not self.is_replay or bool(json.loads(self.facts[REPLAY])["from_start"])
+        return self.facts.replay is None or self.facts.replay.from_start
 
     @property
     def imported(self) -> bool:
         """Whether the results were made elsewhere: they have no A/A pair, no proof of use, no noise
         guard, and mostly no repeats.
         """
-        return "imported" in self.facts
+        return self.facts.imported is not None
 
     @property
     def has_clients_apart(self) -> bool:
         """Whether the clients ran on other hosts than the servers."""
-        return self.facts.get(CLIENTS) == APART
-
-    @property
-    def margin(self) -> float | None:
-        """The share that a variant may lose and count as no worse, as it was stored before the
-        first block. Imported results and searches have none.
-        """
-        return float(self.facts["margin"]) if "margin" in self.facts else None
+        return self.facts.clients == "apart"
 
     @property
     def judged(self) -> list[str]:
         """The names of the measures that have verdicts."""
         if self.is_replay:
             return [CPU.name, *([PEAK.name] if self.has_whole_heap else [])]
-        return list_judged(self.designs)
-
-    @property
-    def decided(self) -> dict[str, int]:
-        """The designs that are decided, with the number of blocks at which they were."""
-        decided: dict[str, int] = json.loads(self.facts.get("decided", "{}"))
-        return decided
+        return list_judged(self.facts.designs)
 
     @property
     def baseline_roles(self) -> tuple[str, str]:
@@ -143,17 +128,6 @@ class Campaign:
             return self.trial["block"].n_unique() if design == Design.SOLO else 0
         return self.list_attempts(design)["block"].n_unique()
 
-    @property
-    def duet_fact(self) -> dict[str, Any]:
-        """How its duets are run."""
-        fact: dict[str, Any] = json.loads(self.facts[Design.DUET])
-        return fact
-
-    @property
-    def left_out(self) -> dict[str, str]:
-        """The variants that cannot be in the duet, and why."""
-        return self.duet_fact.get("left_out", {})
-
     def list_attempts(self, design: str) -> pl.DataFrame:
         """Return the attempts at blocks of a design."""
         return self.duet_block if Design(design).is_paired else self.block
@@ -169,11 +143,6 @@ class Campaign:
         """The variants' names in the experiment's order, the baseline first."""
         others = [v.name for v in self.experiment.variant if v.name != self.experiment.baseline]
         return [self.experiment.baseline, *others]
-
-    @property
-    def designs(self) -> list[Design]:
-        """The designs that the campaign runs."""
-        return [Design(name) for name in self.facts["designs"].split()]
 
     @property
     def trials(self) -> pl.DataFrame:
@@ -266,21 +235,21 @@ def load_campaign(directory: Path, *, series: bool = True) -> Campaign:
     are none, if they have another format, or if a verb without blocks made them.
     """
     campaign = read_results(directory, series=series)
-    if campaign.facts.get(KIND) in (FIT, TUNE):
+    if campaign.facts.kind in ("fit", "tune"):
         raise UsageError(
-            f"{directory}: results of dballoc {campaign.facts[KIND]}; dballoc report shows them"
+            f"{directory}: results of dballoc {campaign.facts.kind}; dballoc report shows them"
         )
     return campaign
 
 
-def _hide_unkept_idle(trial: pl.DataFrame, replay: Mapping[str, Any]) -> pl.DataFrame:
+def _hide_unkept_idle(trial: pl.DataFrame, replay: ReplayFacts) -> pl.DataFrame:
     """Return replays without the idle heap of mallocs that give memory back by the clock, unless
     time passed as it did for the recorded process: it says nothing, so no table and no verdict has
     it.
     """
-    if replay["mode"] == "timed" and replay["speed"] == 1:
+    if replay.keeps_the_clock:
         return trial
-    unkept = pl.col("variant").is_in(list(replay.get("decaying", [])))
+    unkept = pl.col("variant").is_in(list(replay.decaying))
     return trial.with_columns(rss_idle=pl.when(~unkept).then(pl.col("rss_idle")))
 
 
@@ -290,9 +259,9 @@ def read_results(directory: Path, *, series: bool = True) -> Campaign:
     """
     results = Results.open(directory, read_only=True)
     try:
-        facts = results.checked_facts()
+        facts = results.facts()
         experiment = experiment_file.build_experiment(
-            experiment_file.parse_table(facts["experiment"], str(directory)), str(directory)
+            experiment_file.parse_table(facts.experiment, str(directory)), str(directory)
         )
         tables = {
             name: _read_table(results, name, is_read=series or name not in _SERIES)
@@ -305,12 +274,12 @@ def read_results(directory: Path, *, series: bool = True) -> Campaign:
     every_trial, every_block = tables.pop("trial"), tables.pop("block")
     block, duet_block = (every_block.filter(design=design) for design in Design)
     trial, duet, pilot = (every_trial.filter(design=design) for design in (*Design, "pilot"))
-    if facts.get(KIND) == REPLAY:
-        trial = _hide_unkept_idle(trial, json.loads(facts[REPLAY]))
+    if facts.replay is not None:
+        trial = _hide_unkept_idle(trial, facts.replay)
     return Campaign(
         facts=facts,
         experiment=experiment,
-        environment=json.loads(facts["environment"]),
+        environment=facts.environment,
         block=block,
         duet_block=duet_block,
         trial=trial.with_columns(_find_counted(trial, block)),

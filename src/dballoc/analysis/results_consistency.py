@@ -1,6 +1,5 @@
 """Check that the tables of a results directory fit together: what one table names, another has."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -12,7 +11,8 @@ from dballoc import readers
 from dballoc.errors import Failure
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY, CounterName, Experiment
-from dballoc.store import campaign_facts as forms
+from dballoc.store import column_types as forms
+from dballoc.store.facts import Facts, ImportedFacts, parse_environment
 from dballoc.store.open_database import FILE
 
 Tables = Mapping[str, pl.DataFrame]
@@ -28,7 +28,7 @@ _JSON: dict[str, TypeAdapter[Any]] = {
 
 
 def check_tables(
-    directory: Path, facts: Mapping[str, str], experiment: Experiment, tables: Tables
+    directory: Path, facts: Facts, experiment: Experiment, tables: Tables
 ) -> dict[str, pl.DataFrame]:
     """Return the tables, with the variants' JSON checked and written anew. Failure, in one line,
     for the first thing that does not fit.
@@ -38,11 +38,11 @@ def check_tables(
         _check_trials(facts, experiment, tables)
         _check_loads(facts, experiment, tables)
         _check_hosts(tables)
-        if "imported" in facts:
-            _check_machines(json.loads(facts["imported"]), tables["trial"])
-            _check_imported_profiles(json.loads(facts["imported"]), experiment)
-        if forms.REPLAY in facts:
-            _check_replay_marks(json.loads(facts[forms.REPLAY]), tables["replay_mark"])
+        if facts.imported is not None:
+            _check_machines(facts.imported, tables["trial"])
+            _check_imported_profiles(facts.imported, experiment)
+        if facts.replay is not None:
+            _check_replay_marks(len(facts.replay.marks), tables["replay_mark"])
         return {**tables, "variant": variant}
     except readers.Unfit as error:
         raise Failure(
@@ -51,12 +51,10 @@ def check_tables(
         ) from None
 
 
-def _check_variants(
-    facts: Mapping[str, str], experiment: Experiment, variants: pl.DataFrame
-) -> pl.DataFrame:
+def _check_variants(facts: Facts, experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
     missing = {v.name for v in experiment.variant} - set(variants["name"])
     # A search makes variants as it goes.
-    is_search = facts.get(forms.KIND) == forms.TUNE
+    is_search = facts.kind == "tune"
     if missing or (len(variants) != len(experiment.variant) and not is_search):
         raise readers.Unfit("variant: the variants differ from those of the experiment")
     columns = [
@@ -70,10 +68,9 @@ def _check_variants(
     return variants.with_columns(columns)
 
 
-def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tables) -> None:
+def _check_trials(facts: Facts, experiment: Experiment, tables: Tables) -> None:
     trials, names = tables["trial"], set(tables["variant"]["name"])
     _check_values(trials["variant"], names.__contains__, "trial.variant: not in the experiment")
-    designs = facts["designs"].split()
     columns = ["trial", "variant", "role", "design", "block", "attempt", "proof"]
     for row in trials.select(columns).iter_rows(named=True):
         place = f"trial {row['trial']}"
@@ -81,10 +78,10 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
         if (
             row["design"] == Design.SOLO
             and (row["role"] in _ROLES) != of_baseline
-            and facts.get(forms.KIND) not in (forms.FIT, forms.TUNE)
+            and facts.kind not in ("fit", "tune")
         ):
             raise readers.Unfit(f"{place}: {row['variant']} cannot have the role {row['role']}")
-        if row["design"] == Design.SOLO and Design.SOLO not in designs:
+        if row["design"] == Design.SOLO and Design.SOLO not in facts.designs:
             raise readers.Unfit(f"{place}: solo, which is not a design of the campaign")
         if not 0 <= row["block"] < 10**6 or not 0 <= row["attempt"] < 10**6:
             raise readers.Unfit(
@@ -96,11 +93,11 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
     _check_values(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: impossible number")
 
 
-def _check_loads(facts: Mapping[str, str], experiment: Experiment, tables: Tables) -> None:
+def _check_loads(facts: Facts, experiment: Experiment, tables: Tables) -> None:
     workloads = set(experiment.loads)
     levels = set(experiment.threads)
     steps = tables["step"].filter(kind="level")
-    if facts.get(forms.KIND) == forms.TUNE:
+    if facts.kind == "tune":
         # Its first stage replays a trace, with the threads that this has.
         workloads.add(REPLAY)
         steps = steps.filter(pl.col("workload") != REPLAY)
@@ -120,38 +117,37 @@ def _check_loads(facts: Mapping[str, str], experiment: Experiment, tables: Table
 def _check_hosts(tables: Tables) -> None:
     """Check the hosts of a campaign on several, and that every block was on one of them."""
     for text in tables["host"]["environment"]:
-        forms.check_environment(text, "host.environment")
+        parse_environment(text, "host.environment")
     names = set(tables["host"]["host"])
-    for name in names:
-        forms.check_host_name(name, "host.host")
     placement = tables["placement"]
     _check_values(placement["host"], names.__contains__, "placement.host: no such host")
     clients = placement["client"].drop_nulls()
     _check_values(clients, names.__contains__, "placement.client: no such host")
 
 
-def _check_machines(imported: Any, trials: pl.DataFrame) -> None:
+def _check_machines(imported: ImportedFacts, trials: pl.DataFrame) -> None:
     numbers = sorted(trials["trial"].to_list())
     if numbers != list(range(1, len(numbers) + 1)):
         raise readers.Unfit("trial: the numbers of imported trials have gaps")
-    if sum(machine["trials"] for machine in imported["machines"]) != len(numbers):
+    if sum(machine.trials for machine in imported.machines) != len(numbers):
         raise readers.Unfit("campaign: imported: the machines' numbers of trials do not add up")
 
 
-def _check_imported_profiles(imported: Any, experiment: Experiment) -> None:
+def _check_imported_profiles(imported: ImportedFacts, experiment: Experiment) -> None:
     names, workloads = {v.name for v in experiment.variant}, set(experiment.workloads)
-    machines = {machine["name"] for machine in imported["machines"]}
-    for i, row in enumerate(imported.get("profiles", [])):
+    machines = {machine.name for machine in imported.machines}
+    for i, place in enumerate(imported.profiles):
         for key, present in (("variant", names), ("workload", workloads), ("machine", machines)):
-            if row[key] not in present:
+            name = getattr(place, key)
+            if name not in present:
                 raise readers.Unfit(
-                    f"campaign: imported.profiles.{i}: {key} {readers.shown(row[key])} is not in "
-                    "the results"
+                    f"campaign: imported.profiles.{i}: {key} {readers.shown(name)} is not in the "
+                    "results"
                 )
 
 
-def _check_replay_marks(replay: Any, marks: pl.DataFrame) -> None:
-    if not marks["mark"].is_between(0, len(replay["marks"]) - 1).all():
+def _check_replay_marks(count: int, marks: pl.DataFrame) -> None:
+    if not marks["mark"].is_between(0, count - 1).all():
         raise readers.Unfit("replay_mark.mark: the trace has fewer marks")
 
 

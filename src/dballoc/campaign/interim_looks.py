@@ -38,7 +38,10 @@ class InterimLooks:
         """
         campaign = load_campaign(directory, series=False)
         return blocks in declare_procedures(campaign)[design].spending and is_design_decided(
-            compare_with_baseline(campaign), design, campaign.left_out, campaign.margin
+            compare_with_baseline(campaign),
+            design,
+            campaign.facts.duet.left_out,
+            campaign.facts.margin,
         )
 
 
@@ -69,7 +72,9 @@ def plan_extension(directory: Path, seconds: float) -> Extension:
             f"{directory}: its blocks ran on the hosts of a Ray cluster, which extend nothing; "
             "run the experiment with more blocks in a new --out"
         )
-    going_on = {d: p for d, p in declare_procedures(campaign).items() if d not in campaign.decided}
+    going_on = {
+        d: p for d, p in declare_procedures(campaign).items() if d not in campaign.facts.decided
+    }
     if not going_on:
         raise UsageError(f"{directory}: every comparison is decided; there is nothing to extend")
     if not all(procedure.blocks for procedure in going_on.values()):

@@ -1,121 +1,128 @@
 """The facts that a results directory records of its campaign when it is made."""
 
-import json
 import time
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import dballoc
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
-from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus
+from dballoc.experiment.designs import Design
 from dballoc.host import machine_description
-from dballoc.store.results import KIND, REPLAY
+from dballoc.store.facts import (
+    CounterFacts,
+    DuetFacts,
+    Environment,
+    Facts,
+    WorkloadFacts,
+)
+from dballoc.store.replay_facts import ReplayFacts
 
 
-def make_common_facts(setting: Prepared) -> dict[str, str]:
-    """Return the facts that every results directory records of its campaign."""
+def make_common_facts(setting: Prepared) -> Facts:
+    """Return the facts that every results directory records of its campaign; of a design that is
+    solo, without blocks that are planned.
+    """
     experiment = setting.experiment
-    return {
-        "dballoc": dballoc.__version__,
-        "identity": experiment_file.compute_identity(experiment),
-        "experiment": experiment_file.format_experiment(experiment),
-        "seed": str(experiment.seed),
-        "started": str(time.time()),
-        "environment": json.dumps(machine_description.describe_machine()),
-        "server_user": setting.user.name,
-    }
+    return Facts(
+        dballoc=dballoc.__version__,
+        identity=experiment_file.compute_identity(experiment),
+        experiment=experiment_file.format_experiment(experiment),
+        seed=experiment.seed,
+        started=time.time(),
+        environment=Environment(**machine_description.describe_machine()),
+        server_user=setting.user.name,
+        designs=(Design.SOLO,),
+        planned_blocks={},
+        duet=DuetFacts(),
+    )
 
 
-def make_server_facts(setting: PreparedCampaign) -> dict[str, str]:
+def make_server_facts(setting: PreparedCampaign) -> Facts:
     """Return the facts of every campaign that loads servers."""
     baseline = setting.variants[setting.experiment.baseline]
-    return make_common_facts(setting) | {
-        "sysbench": setting.sysbench.version,
-        "workloads": json.dumps(_make_workloads_fact(setting)),
-        "option_defaults": json.dumps(baseline.build.entry.defaults),
-    }
+    return replace(
+        make_common_facts(setting),
+        sysbench=setting.sysbench.version,
+        workloads=_make_workload_facts(setting),
+        option_defaults=dict(baseline.build.entry.defaults),
+    )
 
 
 def make_replay_facts(
     setting: Prepared, planned_blocks: dict[str, int], replay: ReplayFacts
-) -> dict[str, str]:
+) -> Facts:
     """Return all facts of a campaign of replays."""
-    return make_common_facts(setting) | {
-        KIND: REPLAY,
-        "planned_blocks": json.dumps(planned_blocks),
-        "designs": "solo",
-        "margin": str(setting.margin or DEFAULT_MARGIN),
-        "duet": "{}",
-        REPLAY: json.dumps(asdict(replay)),
-    }
+    return replace(
+        make_common_facts(setting),
+        kind="replay",
+        planned_blocks=planned_blocks,
+        margin=setting.margin or DEFAULT_MARGIN,
+        replay=replay,
+    )
 
 
-def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) -> dict[str, str]:
+def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) -> Facts:
     """Return all facts of a campaign of blocks."""
-    return make_server_facts(setting) | {
-        "planned_blocks": json.dumps(planned_blocks),
-        "designs": " ".join(setting.designs),
-        "margin": str(setting.margin or DEFAULT_MARGIN),
-        "duet": json.dumps(_make_duet_fact(setting)),
-        "counters": json.dumps(
-            {
-                "events": [event.name for event in setting.countable.events],
-                "refusal": setting.countable.refusal,
-            }
+    return replace(
+        make_server_facts(setting),
+        planned_blocks=planned_blocks,
+        designs=tuple(setting.designs),
+        margin=setting.margin or DEFAULT_MARGIN,
+        duet=_make_duet_facts(setting),
+        counters=CounterFacts(
+            events=tuple(event.name for event in setting.countable.events),
+            refusal=setting.countable.refusal,
         ),
-    }
+    )
 
 
-def check_margin(chosen: float | None, stored: str | None, path: Path) -> None:
+def check_margin(chosen: float | None, stored: float | None, path: Path) -> None:
     """Raise UsageError if a campaign that is resumed is asked for another margin than the one that
     it stored before its first block.
     """
-    if chosen is None or (stored is not None and float(stored) == chosen):
+    if chosen is None or stored == chosen:
         return
-    before = f"has the margin {float(stored) * 100:g} %" if stored else "has no stored margin"
+    before = f"has the margin {stored * 100:g} %" if stored else "has no stored margin"
     raise UsageError(
         f"--margin: {path} {before}, which cannot change once a campaign has begun; for another "
         "view of its results use dballoc report --margin"
     )
 
 
-def _make_duet_fact(setting: PreparedCampaign) -> dict[str, Any]:
+def _make_duet_facts(setting: PreparedCampaign) -> DuetFacts:
     """Return how duets are run, for the report; the pilot adds to it."""
     duet = setting.duet
     if duet is None:
-        return {"none": setting.no_duet} if setting.no_duet else {}
-    return {
-        "halves": [format_cpus(half) for half in duet.halves],
-        "threads": duet.threads,
-        "left_out": duet.left_out,
-        "estimate": setting.experiment.duet.estimate,
-    }
+        return DuetFacts(none=setting.no_duet or None)
+    return DuetFacts(
+        halves=tuple(format_cpus(half) for half in duet.halves),
+        threads=duet.threads,
+        left_out=duet.left_out,
+        estimate=setting.experiment.duet.estimate,
+    )
 
 
-def _make_workloads_fact(setting: PreparedCampaign) -> dict[str, Any]:
+def _make_workload_facts(setting: PreparedCampaign) -> dict[str, WorkloadFacts]:
     """Return what each workload is, for the report, with those of its options that are its own or
     the experiment's.
     """
-    experiment = setting.experiment
-    load = experiment.load
-    workloads = {}
-    for name in experiment.loads:
+    load, workloads = setting.experiment.load, {}
+    for name in setting.experiment.loads:
         work = setting.sysbench.workload(name)
-        workloads[name] = {
-            "title": work.title,
-            "driver": work.driver,
-            "group": work.group,
-            "script": work.file.name if work.file else Path(work.script).name,
-            "options": {**work.options, **load.options},
-            "prepared_statements": work.prepares(load),
-            "brings": work.brings,
-            "writes": work.writes,
-            "whole": work.reads_whole_tables,
-        }
+        workloads[name] = WorkloadFacts(
+            title=work.title,
+            driver=work.driver,
+            group=work.group,
+            script=work.file.name if work.file else Path(work.script).name,
+            options={**work.options, **load.options},
+            prepared_statements=work.prepares(load),
+            brings=work.brings,
+            writes=work.writes,
+            reads_whole_tables=work.reads_whole_tables,
+        )
     return workloads

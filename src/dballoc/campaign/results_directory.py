@@ -11,7 +11,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.files.output_directory import OutputDirectory
-from dballoc.store.campaign_facts import FINAL_ENDINGS
+from dballoc.store.facts import FINAL_ENDINGS
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 
@@ -165,6 +165,6 @@ def is_finished(path: Path) -> bool:
         return False
     results = Results.open(path, read_only=True)
     try:
-        return results.facts().get("ending") in FINAL_ENDINGS
+        return results.facts().ending in FINAL_ENDINGS
     finally:
         results.close()

@@ -1,7 +1,6 @@
 """Run a campaign: blocks in the seed's order, resumed where it stopped, within its budget."""
 
 import contextlib
-import json
 import math
 import statistics
 import time
@@ -21,8 +20,9 @@ from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.campaign.ways.way import Blocks, DurationEstimate, TrialT, Unsuitable
 from dballoc.errors import UsageError
+from dballoc.store.facts import DuetFacts, Facts
 from dballoc.store.open_database import FILE
-from dballoc.store.results import KIND, Results
+from dballoc.store.results import Results
 from dballoc.store.rows import BlockRow
 
 # A repeat is begun only if the budget has room for this many times the planned blocks' time: it
@@ -70,7 +70,7 @@ class CampaignKind:
 
     name: str | None
     estimate: Callable[[Any], DurationEstimate]
-    make_facts: Callable[[Any, dict[str, int]], dict[str, str]]
+    make_facts: Callable[[Any, dict[str, int]], Facts]
     prepare_blocks: Callable[[Session, Results, DurationEstimate, Sequence[str]], dict[str, Blocks]]
     run_blocks: "Callable[[CampaignRun, dict[str, int]], None]" = run_blocks_in_turn
     runs_here: bool = True
@@ -125,7 +125,7 @@ class CampaignRun:
                 f"{session.directory.path}: its blocks ran on the hosts of a Ray cluster; go on "
                 "with --ray HOST:PORT, or choose a new --out"
             )
-        self.designs = self.results.checked_facts()["designs"].split()
+        self.designs: list[str] = [*self.results.facts().designs]
         # As if the campaign had run in one piece until now: the budget is for all of its runs
         # together.
         self.began = time.monotonic() - self.results.spent()
@@ -136,7 +136,7 @@ class CampaignRun:
         self.endings: dict[str, str] = {}
         if extension is None:
             self.endings |= dict.fromkeys(list_designs_over_budget(procedures), "budget")
-        self.endings |= dict.fromkeys(self._read_decided_blocks(), "decided")
+        self.endings |= dict.fromkeys(self.results.facts().decided, "decided")
         self.history = BlockHistory(
             {d: self.results.blocks(d) for d in self.designs},
             self.experiment.noise.repeats,
@@ -154,7 +154,7 @@ class CampaignRun:
                 why = combine_endings(self.endings, self.designs)
             except Interrupted:
                 why = "interrupted"
-            self.results.set_fact("ending", why)
+            self.results.change_facts(ending=why)
             blocks = {
                 design: len({row.block for row in self.results.blocks(design)})
                 for design in self.designs
@@ -189,24 +189,16 @@ class CampaignRun:
         self.designs.remove(design)
         others = " and ".join(self.designs)
         self.observer.notice(f"no {design}, only the {others} design: {error}")
-        self.results.set_fact("designs", " ".join(self.designs))
-        self.results.set_fact(design, json.dumps({"none": str(error)}))
+        self.results.change_facts(designs=tuple(self.designs), duet=DuetFacts(none=str(error)))
 
     def _read_planned_blocks(self) -> dict[str, int]:
         """Return the number of blocks that each design runs to: those planned, or those of the
         extension.
         """
-        planned: dict[str, int] = json.loads(self.results.facts()["planned_blocks"])
+        planned: dict[str, int] = self.results.facts().planned_blocks
         if self.extension is not None:
-            planned |= self.extension.goals
+            planned = planned | self.extension.goals
         return {design: planned[design] for design in self.designs if design in planned}
-
-    def _read_decided_blocks(self) -> dict[str, int]:
-        """Return the number of blocks after which each decided design ended, so that a resume does
-        not go on with it.
-        """
-        decided: dict[str, int] = json.loads(self.results.facts().get("decided", "{}"))
-        return decided
 
     def declare_procedures(self) -> Mapping[str, Procedure]:
         """Return each design's procedure after the blocks that are in the database; none where
@@ -334,8 +326,7 @@ class CampaignRun:
             return
         if self.looks.is_decided_at(self.session.directory.path, design, number):
             self.endings[design] = "decided" if number < planned else "planned"
-            decided = self._read_decided_blocks() | {design: number}
-            self.results.set_fact("decided", json.dumps(decided))
+            self.results.change_facts(decided=self.results.facts().decided | {design: number})
 
     # -- the budget -------------------------------------------------------------------------------
 
@@ -345,7 +336,7 @@ class CampaignRun:
         """
         looks = list_budget_looks(self.declare_procedures(), self.endings)
         if looks:
-            self.results.set_fact("budget_looks", json.dumps(looks))
+            self.results.change_facts(budget_looks=looks)
 
     def find_budget_left(self) -> float:
         """Return the seconds that the budget, or the extension, has left; infinite without one."""
@@ -386,9 +377,7 @@ class CampaignRun:
         return min(self._estimate_rest_seconds(planned), max(0.0, self.find_budget_left()))
 
 
-def open_results(
-    session: Session, kind: str | None, make_facts: Callable[[], dict[str, str]]
-) -> Results:
+def open_results(session: Session, kind: str | None, make_facts: Callable[[], Facts]) -> Results:
     """Open the session's results, of this ``kind``, or make them. Raises UsageError if another verb
     made them, or if they are asked for another margin.
     """
@@ -399,9 +388,11 @@ def open_results(
     with contextlib.ExitStack() as on_failure:
         results = Results.open(path)
         on_failure.callback(results.close)
-        if (verb := results.facts().get(KIND)) != kind:
-            raise UsageError(f"{path}: results of dballoc {verb or 'bench'}; choose a new --out")
-        check_margin(session.setting.margin, results.checked_facts().get("margin"), path)
+        facts = results.facts()
+        if facts.kind != kind:
+            verb = facts.kind or "bench"
+            raise UsageError(f"{path}: results of dballoc {verb}; choose a new --out")
+        check_margin(session.setting.margin, facts.margin, path)
         on_failure.pop_all()
     session.observer.notice(f"resuming: {results.trials()} trials are finished already")
     session.directory.remove_unfinished_trials(results.directories())

@@ -29,7 +29,7 @@ def describe_machine() -> dict[str, Any]:
         "cpu": _read_cpu_model(),
         "cpus": len(available),
         "cores": len(cores),
-        "cpus_of_cores": sorted(map(sorted, cores)),
+        "cpus_of_cores": tuple(sorted(tuple(sorted(core)) for core in cores)),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1,
         "memory": psutil.virtual_memory().total,
         "swap": psutil.swap_memory().total,

@@ -31,7 +31,7 @@ from dballoc.hosts.client.server_clock import ClockReading, choose_reading
 from dballoc.hosts.driver.run_on_hosts import LEASE
 from dballoc.hosts.executor import Event, HostLine, HostLost
 from dballoc.hosts.place_blocks import Host, Role
-from dballoc.store import campaign_facts
+from dballoc.store import facts
 
 # The resource of each role. A process of a block takes all of both that its node has: no other
 # driver may use a node at the same time, in whatever role.
@@ -461,7 +461,7 @@ def read_description(text: object) -> HostDescription:
     except ValidationError as error:
         raise readers.Unfit(readers.first_complaint(error)) from None
     # As the results database has it, which must stay readable.
-    campaign_facts.check_environment(json.dumps(description.environment), "its environment")
+    facts.parse_environment(json.dumps(description.environment), "its environment")
     if description.dballoc != dballoc.__version__:
         raise readers.Unfit(
             f"it has dballoc {description.dballoc}, the driver {dballoc.__version__}"

@@ -1,13 +1,11 @@
 """Import files of results into a new results directory: all of them or nothing."""
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import dballoc
 from dballoc import readers
@@ -29,7 +27,17 @@ from dballoc.intake.imported_figure import ImportedFigure, check_figures, choose
 from dballoc.intake.output_mapping import MemoryFile, StackFile
 from dballoc.profile.formats import profile_file
 from dballoc.profile.model import Profile
-from dballoc.store.campaign_facts import IMPORTED_PROFILES
+from dballoc.store.facts import (
+    IMPORTED_PROFILES,
+    DuetFacts,
+    Environment,
+    Facts,
+    ImportedFacts,
+    ImportedFile,
+    MachineTrials,
+    PrivateBytes,
+    ProfilePlace,
+)
 from dballoc.store.results import Results
 
 # Below the results directory: copies of the files.
@@ -78,10 +86,10 @@ class _Gathered:
 
 @dataclass(frozen=True)
 class _StoredProfile:
-    """A profile, and its row of the fact ``imported``."""
+    """A profile, and what it is of."""
 
     profile: Profile
-    row: dict[str, Any]
+    place: ProfilePlace
 
 
 def import_results(
@@ -186,24 +194,24 @@ def _read_profiles(
             f"{size // readers.MIB} MiB; import at most {_MOST_PROFILES:,} and "
             f"{_MOST_STACK_BYTES // readers.MIB} MiB at once"
         )
-    unique: dict[tuple[str, ...], Path] = {}
+    unique: dict[ProfilePlace, Path] = {}
     profiles = []
     for file in stacks:
         machine = choose_machine(figures, file.variant, file.workload, file.machine, str(file.path))
-        row = {
-            "machine": machine,
-            "variant": assembled.variants[file.variant],
-            "workload": assembled.workloads[file.workload],
-            "threads": file.threads,
-            "counts": file.counts,
-        }
-        first = unique.setdefault(tuple(map(str, row.values())), file.path)
+        place = ProfilePlace(
+            machine=machine,
+            variant=assembled.variants[file.variant],
+            workload=assembled.workloads[file.workload],
+            threads=file.threads,
+            counts=file.counts,
+        )
+        first = unique.setdefault(place, file.path)
         if first != file.path:
             raise UsageError(
                 f"{file.path}: {file.variant}, {file.workload} at level {file.threads}: {first} "
                 f'has its stacks of counts = "{file.counts}" already'
             )
-        profiles.append(_StoredProfile(stack_profiles.read_profile(file), row))
+        profiles.append(_StoredProfile(stack_profiles.read_profile(file), place))
     return profiles
 
 
@@ -231,7 +239,9 @@ def _write_directory(
             )
             if profiles:
                 _write_profiles(directory, profiles)
-            _write_database(directory.path, assembled, hashes, [stored.row for stored in profiles])
+            _write_database(
+                directory.path, assembled, hashes, [stored.place for stored in profiles]
+            )
     except OSError as error:
         raise Failure(f"{error.filename or out}: cannot be written: {error.strerror}") from None
 
@@ -265,30 +275,28 @@ def _write_database(
     directory: Path,
     assembled: Assembled,
     hashes: dict[str, str],
-    profiles: list[dict[str, Any]],
+    profiles: list[ProfilePlace],
 ) -> None:
     experiment = assembled.experiment
-    imported = {
-        "files": [{"name": name, "sha256": value} for name, value in hashes.items()],
-        "machines": [{"name": name, "trials": trials} for name, trials in assembled.machines],
-        "private": [{"trial": n, "peak": peak} for n, peak in assembled.private.items()],
-        "profiles": profiles,
-    }
-    facts = {
-        "dballoc": dballoc.__version__,
-        "identity": experiment_file.compute_identity(experiment),
-        "experiment": experiment_file.format_experiment(experiment),
-        "seed": str(experiment.seed),
-        "planned_blocks": json.dumps({Design.SOLO: experiment.blocks}),
-        "started": str(time.time()),
-        "environment": "{}",
-        "sysbench": "",
-        "server_user": "",
-        "designs": Design.SOLO,
-        "duet": "{}",
-        "ending": "planned",
-        "imported": json.dumps(imported),
-    }
+    facts = Facts(
+        dballoc=dballoc.__version__,
+        identity=experiment_file.compute_identity(experiment),
+        experiment=experiment_file.format_experiment(experiment),
+        seed=experiment.seed,
+        planned_blocks={Design.SOLO: experiment.blocks or 0},
+        started=time.time(),
+        environment=Environment(),
+        sysbench="",
+        designs=(Design.SOLO,),
+        duet=DuetFacts(),
+        ending="planned",
+        imported=ImportedFacts(
+            files=tuple(ImportedFile(name=n, sha256=value) for n, value in hashes.items()),
+            machines=tuple(MachineTrials(name=n, trials=t) for n, t in assembled.machines),
+            private=tuple(PrivateBytes(trial=n, peak=p) for n, p in assembled.private.items()),
+            profiles=tuple(profiles),
+        ),
+    )
     results = Results.create(directory, facts, list_variant_rows(assembled))
     try:
         results.add_trials((slot, [record]) for slot, record in assembled.trials)

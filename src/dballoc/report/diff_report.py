@@ -14,7 +14,6 @@ from dballoc.analysis.decisions.sequential_test import ERROR
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.measures import Metric
-from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE, UnpairedRatio
 from dballoc.analysis.tables.campaign_diff import (
     CampaignDiff,
@@ -47,7 +46,7 @@ class Side:
     def words(self) -> str:
         """``DIR: demo, 6 of 6 solo blocks, began 2026-11-02 10:00 (UTC) on HOST``."""
         facts = self.campaign.facts
-        began = datetime.fromtimestamp(float(facts["started"]), UTC).strftime("%Y-%m-%d %H:%M")
+        began = datetime.fromtimestamp(facts.started, UTC).strftime("%Y-%m-%d %H:%M")
         blocks = measure_progress(self.campaign).words
         return (
             f"{self.directory}: {self.campaign.experiment.name}, {blocks}, began {began} (UTC) on "
@@ -58,11 +57,12 @@ class Side:
     def host(self) -> str | None:
         """The name of the machine that ran it, or how many hosts did."""
         machines = list_environments(self.campaign)
-        return machines[0].get("host") if len(machines) == 1 else f"{len(machines)} hosts"
+        return machines[0].host if len(machines) == 1 else f"{len(machines)} hosts"
 
     def list_trace_flaws(self) -> list[str]:
         """Return what is wrong with the trace that was replayed; nothing of servers."""
-        return read_replay_facts(self.campaign).flaws if self.campaign.is_replay else []
+        replay = self.campaign.facts.replay
+        return replay.flaws if replay else []
 
 
 def describe_pairing(between: CampaignDiff, sides: tuple[Side, Side]) -> list[tuple[str, str]]:
@@ -116,7 +116,7 @@ def _list_unpaired(pairing: Comparability, sides: tuple[Side, Side]) -> list[str
         unpaired.append(f"memory, because what is measured of it differs: {reasons}")
     elif pairing.no_idle:
         unpaired.append(f"idle RSS: {'; '.join(pairing.no_idle)}")
-    has_duets = any(Design.DUET in side.campaign.designs for side in sides)
+    has_duets = any(Design.DUET in side.campaign.facts.designs for side in sides)
     if pairing.no_duet and has_duets and not pairing.no_speed:
         unpaired.append(f"the duets: {'; '.join(pairing.no_duet)}")
     return unpaired
@@ -159,9 +159,9 @@ def describe_verdict(figure: DiffFigure, between: CampaignDiff) -> str:
 def is_same_campaign(sides: tuple[Side, Side]) -> bool:
     """Whether both are copies of one campaign."""
     first_facts, second_facts = (s.campaign.facts for s in sides)
-    return (first_facts.get("identity"), first_facts.get("started")) == (
-        second_facts.get("identity"),
-        second_facts.get("started"),
+    return (first_facts.identity, first_facts.started) == (
+        second_facts.identity,
+        second_facts.started,
     )
 
 
@@ -342,9 +342,9 @@ def _describe_side(side: Side) -> dict[str, Any]:
     return {
         "directory": str(side.directory),
         "name": side.campaign.experiment.name,
-        "started": float(facts["started"]),
+        "started": facts.started,
         "blocks": progress.blocks,
-        "ending": facts.get("ending"),
+        "ending": facts.ending,
         "host": side.host,
     }
 

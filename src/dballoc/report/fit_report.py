@@ -58,7 +58,7 @@ def gather_fit_report(fits: Fits) -> Document:
         title=f"dballoc fit: {campaign.experiment.name}",
         subtitle=(
             f"{list_servers(campaign)} · {count(len(fits.probes), 'trial')} in "
-            f"{with_unit(fits.of.memory)} · {campaign.environment.get('cpu')}"
+            f"{with_unit(fits.of.memory)} · {campaign.environment.cpu}"
         ),
         names=[f.variant for f in fits.fitted],
         answer=answer_fit(fits),

@@ -166,7 +166,7 @@ def gather_report(
 
 def _make_subtitle(campaign: Campaign) -> str:
     progress = measure_progress(campaign)
-    cpus = dict.fromkeys(str(e.get("cpu")) for e in list_environments(campaign))
+    cpus = dict.fromkeys(str(e.cpu) for e in list_environments(campaign))
     subtitle = (
         f"{list_servers(campaign)} · {progress.words}, {count(campaign.trials.height, 'trial')} · "
         f"{', '.join(cpus)}"
@@ -185,14 +185,14 @@ def _make_sections(
     """Return the sections of a campaign of our own, in the report's order."""
     variants = Variants(campaign.names)
     few = not workload_groups.has_many_workloads(campaign)
-    solo = Design.SOLO in campaign.designs
+    solo = Design.SOLO in campaign.facts.designs
     rule = recommendation.preference.describe_rule(recommendation.evidence.margin)
     sections = [
         _make_picture_section(comparisons, variants) if solo and few else None,
         _make_glance_section(campaign, variants) if solo and not few else None,
         _make_verdicts_section(comparisons, variants, few),
         duet.make_duet_section(campaign, comparisons, variants, few)
-        if Design.DUET in campaign.designs
+        if Design.DUET in campaign.facts.designs
         else None,
         *(_make_solo_sections(campaign, variants, few) if solo else []),
         counters.make_counter_section(campaign),

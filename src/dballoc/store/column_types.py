@@ -2,13 +2,16 @@
 name. Pure.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from dballoc import readers
-from dballoc.store.campaign_facts import LATEST
+from dballoc.store.facts import LATEST
 from dballoc.store.rows import StoredColumn
 
 # Below trials/: a plain name, or a few.
@@ -22,6 +25,14 @@ _TIMES = frozenset({"started", "ended"})
 _OF_LINES = frozenset({"fault_text", "log_tail"})
 # Versions of TLS, as servers name them.
 _TLS = re.compile(r"[A-Za-z0-9.,]{0,100}")
+
+# The forms of cells that are JSON.
+LIBRARIES, ENVIRONMENT, COMMAND = (
+    TypeAdapter(list[str]),
+    TypeAdapter(dict[str, str]),
+    TypeAdapter(list[str]),
+)
+PROOF = TypeAdapter(Any)
 
 
 def check_values(values: Iterable[Any], column: StoredColumn) -> None:
@@ -50,6 +61,36 @@ def check_values(values: Iterable[Any], column: StoredColumn) -> None:
             raise _make_error(name, value)
         if name == "directory" and not _DIRECTORY.fullmatch(value):
             raise _make_error(name, value)
+
+
+def check_json(text: str, form: TypeAdapter[Any], place: str) -> str:
+    """Return the JSON of a cell, parsed and dumped again. Raises Unfit, which begins with
+    ``place``, if it is not JSON, not of that form, or has a text that is not one printable line.
+    """
+    try:
+        document = readers.document(text, finite=False)
+        form.validate_python(document)
+        _refuse_unprintable(document)
+    except readers.Unfit as error:
+        raise readers.Unfit(f"{place}: {error}") from None
+    except ValidationError as error:
+        raise readers.Unfit(f"{place}: {readers.first_complaint(error)}") from None
+    return json.dumps(document)
+
+
+def _refuse_unprintable(document: Any) -> None:
+    """Raise Unfit for a text that is not one printable line."""
+    waiting: list[tuple[str, Any]] = [("", document)]
+    while waiting:
+        place, value = waiting.pop()
+        match value:
+            case str() if not value.isprintable():
+                raise readers.Unfit(f"{place[:80]}: {readers.shown(value)} cannot be printed")
+            case list():
+                waiting += [(place, item) for item in value]
+            case dict():
+                waiting += [(place, key) for key in value]
+                waiting += [(f"{place}.{key[:40]}".lstrip("."), value[key]) for key in value]
 
 
 def _is_in_range(value: float, kind: str) -> bool:

@@ -1,9 +1,8 @@
 """Open and write results.sqlite. One writer; every trial is one transaction."""
 
-import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -11,7 +10,8 @@ from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Slot
 from dballoc.files.output_directory import OutputDirectory
-from dballoc.store import campaign_facts, column_types, open_database, rows
+from dballoc.store import column_types, open_database, rows
+from dballoc.store.facts import Facts, format_facts, parse_facts
 from dballoc.store.open_database import FILE, FORMAT
 from dballoc.store.rows import (
     TABLES,
@@ -30,11 +30,8 @@ from dballoc.store.rows import (
     VariantRow,
 )
 
-# The fact that only results of another command than bench have.
-KIND, FIT, REPLAY = campaign_facts.KIND, campaign_facts.FIT, campaign_facts.REPLAY
-TUNE = campaign_facts.TUNE
-SETTLED_OTHERWISE = campaign_facts.SETTLED_OTHERWISE
-
+# The row of the table campaign that is no fact.
+_FORMAT = "format"
 # The kind of fault of a trial whose host was lost while it ran.
 HOST_LOST = "host lost"
 
@@ -89,9 +86,7 @@ class Results:
         self._path = path
 
     @classmethod
-    def create(
-        cls, directory: Path, facts: Mapping[str, str], variants: Sequence[VariantRow]
-    ) -> Self:
+    def create(cls, directory: Path, facts: Facts, variants: Sequence[VariantRow]) -> Self:
         """Create a database, completely or not at all. UsageError if the directory is not ours
         alone, Failure if it cannot be written.
         """
@@ -99,7 +94,7 @@ class Results:
         db = sqlite3.connect(":memory:", isolation_level=None)
         try:
             db.executescript("BEGIN;\n" + rows.SCHEMA)
-            stored = {"format": str(FORMAT), **facts}
+            stored = {_FORMAT: str(FORMAT)} | format_facts(vars(facts))
             _insert(db, [CampaignRow(key=key, value=value) for key, value in stored.items()])
             _insert(db, variants)
             db.execute("COMMIT")
@@ -126,32 +121,29 @@ class Results:
         """Close the database."""
         self._db.close()
 
-    def facts(self) -> dict[str, str]:
-        """Return the table campaign by key. Failure if it holds anything but text."""
+    def facts(self) -> Facts:
+        """Return what holds for the whole campaign. Raises Failure if it is malformed."""
         values = {
             row["key"]: row["value"]
             for row in self._query("SELECT key, value FROM campaign LIMIT 1000")
+            if row["key"] != _FORMAT
         }
-        for key, value in values.items():
-            if not isinstance(key, str) or not isinstance(value, str):
-                raise Failure(
-                    f"{self._path}: damaged: campaign: {readers.shown(str(key))} is not text"
-                )
-        return values
-
-    def checked_facts(self) -> dict[str, str]:
-        """Return the same after a check that each is there and has its form. Failure if not."""
         try:
-            return campaign_facts.check_facts(self.facts())
+            for key, value in values.items():
+                if not isinstance(key, str) or not isinstance(value, str):
+                    raise readers.Unfit(f"campaign: {readers.shown(str(key))} is not text")
+            return parse_facts(values)
         except readers.Unfit as error:
             raise Failure(f"{self._path}: damaged: {error}") from None
 
-    def set_fact(self, key: str, value: str) -> None:
-        """Write one row of the campaign table."""
-        self._run_transaction(lambda: self._put_fact(key, value))
+    def change_facts(self, **changes: Any) -> None:
+        """Write facts that have changed, by the names of their fields in :class:`Facts`."""
+        self._run_transaction(lambda: self._put_facts(changes))
 
-    def _put_fact(self, key: str, value: str) -> None:
-        self._db.execute("INSERT OR REPLACE INTO campaign VALUES (?, ?)", (key, value))
+    def _put_facts(self, changes: Mapping[str, Any]) -> None:
+        replace(self.facts(), **changes)  # TypeError for a name that no field has
+        stored = format_facts(changes).items()
+        self._db.executemany("INSERT OR REPLACE INTO campaign VALUES (?, ?)", stored)
 
     def finished(self, design: str) -> set[tuple[int, int, int]]:
         """Return (block, attempt, position) of every finished trial of a design."""
@@ -296,9 +288,9 @@ class Results:
 
     def _add_settled_otherwise(self, variant: str, otherwise: Mapping[str, str]) -> None:
         """Add to the fact what a variant's server did otherwise when it settled."""
-        earlier = json.loads(self.facts().get(SETTLED_OTHERWISE, "{}"))
-        earlier[variant] = {**earlier.get(variant, {}), **otherwise}
-        self._put_fact(SETTLED_OTHERWISE, json.dumps(earlier))
+        earlier = self.facts().settled_otherwise
+        added = earlier | {variant: {**earlier.get(variant, {}), **otherwise}}
+        self._put_facts({"settled_otherwise": added})
 
     def add(self, row: TableRow) -> None:
         """Write a row: of a block, a placement, a trial that begins."""

@@ -22,6 +22,7 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, ThpMode, Tune, Variant
 from dballoc.host.resources import cpus
 from dballoc.host.settings import machine_lock, thp
+from dballoc.store.facts import Facts
 from dballoc.tune.replay_trials import prepare_replays
 from dballoc.tune.search_aim import check_bounds, make_search_aim, parse_aim
 from dballoc.tune.search_space import (
@@ -79,7 +80,7 @@ class PreparedTune(PreparedCampaign):
         """Whether short starts show which of the workloads the trials have."""
         return len(self.experiment.workloads) > count_most_workloads(self.experiment)
 
-    def select_searched(self, facts: Mapping[str, str]) -> "PreparedTune":
+    def select_searched(self, facts: Facts) -> "PreparedTune":
         """Return it with the workloads that the results' facts say its trials have. Failure if one
         is none of its own.
         """

@@ -5,13 +5,11 @@ The finalists share one error of 5 %, whichever campaign they are in: each campa
 the others have, and its procedure counts them.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from dballoc.analysis.tune import search_history
 from dballoc.analysis.tune.search_history import Tried
@@ -26,12 +24,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.numbers import listing
-from dballoc.store.campaign_facts import (
-    CONFIRMATIONS,
-    FINALISTS_ELSEWHERE,
-    KNOBS,
-    SEARCH_SECONDS,
-)
+from dballoc.store.facts import DeclaredConfirmation, Facts
 from dballoc.store.results import Results
 from dballoc.tune.choose_finalists import choose_finalists
 from dballoc.tune.plan_trials import is_in_space, select_known
@@ -63,15 +56,17 @@ def declare_confirmations(setting: PreparedTune, out: Path) -> list[Confirmation
     """
     results = Results.open(out)
     try:
-        setting = setting.select_searched(results.checked_facts())
+        facts = results.facts()
+        setting = setting.select_searched(facts)
         everything = search_history.list_tried(results)
         tried = select_known(everything, setting.spaces)
-        if CONFIRMATIONS not in results.facts():
-            confirmations = _plan_confirmations(setting, results, tried)
-            results.set_fact(KNOBS, json.dumps(weigh_knobs(setting.spaces, tried)))
-            results.set_fact(CONFIRMATIONS, json.dumps([_dump(c) for c in confirmations]))
-        stored = json.loads(results.checked_facts()[CONFIRMATIONS])
-        return [_load(entry, setting, everything, out) for entry in stored]
+        declared = facts.confirmations
+        if declared is None:
+            planned = _plan_confirmations(setting, results, tried)
+            declared = tuple(_declare(confirmation) for confirmation in planned)
+            knobs = weigh_knobs(setting.spaces, tried)
+            results.change_facts(knobs=tuple(knobs), confirmations=declared)
+        return [_load(entry, setting, everything, out) for entry in declared]
     finally:
         results.close()
 
@@ -86,7 +81,7 @@ def _plan_confirmations(
     standings = search_history.summarize_standings(tried, SERVER)
     finalists = choose_finalists(standings, aim.objective, aim.bound, setting.tune.finalists)
     assert setting.experiment.budget
-    searched = float(results.checked_facts().get(SEARCH_SECONDS, "0"))
+    searched = results.facts().search_seconds
     rest = max(_LEAST, setting.experiment.budget - max(searched, results.spent()))
     bases = list(dict.fromkeys(f.base for f in finalists))
     parts = len(finalists) + 2 * len(bases)
@@ -111,36 +106,36 @@ def _make(
     )
 
 
-def _dump(confirmation: Confirmation) -> dict[str, object]:
-    return {
-        "base": confirmation.base,
-        "directory": confirmation.directory,
-        "finalists": list(confirmation.finalists),
-        "experiment": experiment_file.format_experiment(confirmation.experiment),
-    }
+def _declare(confirmation: Confirmation) -> DeclaredConfirmation:
+    return DeclaredConfirmation(
+        base=confirmation.base,
+        directory=confirmation.directory,
+        finalists=confirmation.finalists,
+        experiment=experiment_file.format_experiment(confirmation.experiment),
+    )
 
 
 def _load(
-    entry: dict[str, Any], setting: PreparedTune, tried: Sequence[Tried], out: Path
+    entry: DeclaredConfirmation, setting: PreparedTune, tried: Sequence[Tried], out: Path
 ) -> Confirmation:
     """Return a campaign that was declared. UsageError unless it is that of this search's own base
     and configurations, or if the host no longer lets it set these.
     """
-    base, origin = entry["base"], str(out / entry["directory"])
+    base, origin = entry.base, str(out / entry.directory)
     strange = {t.variant for t in tried if not is_in_space(t, setting.spaces)}
-    if lost := [name for name in entry["finalists"] if name in strange]:
+    if lost := [name for name in entry.finalists if name in strange]:
         raise UsageError(
             f"{origin}: {listing(lost)}: its settings can no longer be searched here (CPUs, THP "
             "modes or versions have changed); go on where they can, or choose a new --out"
         )
-    table = experiment_file.parse_table(entry["experiment"], origin)
+    table = experiment_file.parse_table(entry.experiment, origin)
     stored = experiment_file.build_experiment(table, origin)
     configurations = {t.variant: t.parameters for t in tried if t.base == base and t.parameters}
-    if base in setting.spaces and configurations.keys() >= set(entry["finalists"]):
-        finalists = {name: configurations[name] for name in entry["finalists"]}
+    if base in setting.spaces and configurations.keys() >= set(entry.finalists):
+        finalists = {name: configurations[name] for name in entry.finalists}
         made = _make(setting, base, finalists, stored.budget or 0.0)
         identities = map(experiment_file.compute_identity, (made.experiment, stored))
-        if made.directory == entry["directory"] and len(set(identities)) == 1:
+        if made.directory == entry.directory and len(set(identities)) == 1:
             return made
     raise UsageError(
         f"{origin}: what is declared there is no campaign of this search; choose a new --out"
@@ -175,17 +170,14 @@ def run_confirmations(
     return "confirmed"
 
 
-def _make_facts(
-    setting: PreparedCampaign, planned_blocks: dict[str, int], elsewhere: int
-) -> dict[str, str]:
-    return make_block_facts(setting, planned_blocks) | {FINALISTS_ELSEWHERE: str(elsewhere)}
+def _make_facts(setting: PreparedCampaign, planned_blocks: dict[str, int], elsewhere: int) -> Facts:
+    return replace(make_block_facts(setting, planned_blocks), finalists_elsewhere=elsewhere)
 
 
 def store_ending(out: Path, ending: str) -> None:
     """Store how the whole search ended, so that the next one has a directory of its own."""
     results = Results.open(out)
     try:
-        results.set_fact("ending", ending)
-        results.set_fact("ended", str(time.time()))
+        results.change_facts(ending=ending, ended=time.time())
     finally:
         results.close()

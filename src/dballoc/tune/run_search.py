@@ -1,21 +1,18 @@
 """Run or resume the search: one trial after another, each planned from those in the results."""
 
-import json
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from dballoc.analysis.tune import search_history
 from dballoc.analysis.tune.search_history import (
     Stage,
-    Surveyed,
     Tried,
     compare_with_default,
-    read_survey,
 )
 from dballoc.campaign.observer import Observer, SearchProgress
 from dballoc.campaign.recorded_facts import make_server_facts
@@ -32,8 +29,8 @@ from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.numbers import count, listing
 from dballoc.servers.private.data_template import Template
-from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE, SEARCH_SECONDS, SEARCHED, SURVEY
-from dballoc.store.results import KIND, TUNE, Results, TrialRecord
+from dballoc.store.facts import Facts, Surveyed
+from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import StepRow
 from dballoc.tune.choose_finalists import rank_promising
 from dballoc.tune.plan_trials import Candidate, StageProgress, plan_next_trial
@@ -62,7 +59,7 @@ class _Search:
         self.session = session
         self.setting = session.setting
         self.observer = session.observer
-        self.results = open_results(session, TUNE, self._make_facts)
+        self.results = open_results(session, "tune", self._make_facts)
         self.aim = make_search_aim(self.setting.preference, self.setting.experiment.seed)
         assert self.setting.experiment.budget
         self.seconds = self.setting.experiment.budget * self.setting.tune.share
@@ -70,26 +67,21 @@ class _Search:
 
     def run(self) -> str:
         try:
-            if CONFIRMATIONS in self.results.facts():
+            if self.results.facts().confirmations is not None:
                 return "searched"
             self._run_trials()
             seconds = round(time.monotonic() - self.began, 1)
-            self.results.set_fact(SEARCH_SECONDS, json.dumps(seconds))
+            self.results.change_facts(search_seconds=seconds)
             return "searched"
         except Interrupted:
-            self.results.set_fact("ending", "interrupted")
+            self.results.change_facts(ending="interrupted")
             return "interrupted"
         finally:
             self.results.close()
 
-    def _make_facts(self) -> dict[str, str]:
-        return make_server_facts(self.setting) | {
-            KIND: TUNE,
-            "designs": Design.SOLO,
-            "duet": "{}",
-            "planned_blocks": "{}",
-            PREFERENCE: self.setting.preference.text,
-        }
+    def _make_facts(self) -> Facts:
+        preference = self.setting.preference.text
+        return replace(make_server_facts(self.setting), kind="tune", preference=preference)
 
     def _run_trials(self) -> None:
         templates = prepare_data(self.session, self.results)
@@ -118,10 +110,10 @@ class _Search:
         """Settle which workloads the trials have: all, or those that a survey shows, now or when
         the search began.
         """
-        if self.setting.surveys and SEARCHED not in self.results.facts():
+        if self.setting.surveys and self.results.facts().searched_workloads is None:
             trials = SearchTrials(self.session, self.results, templates)
             survey_workloads(self.setting, trials, self.results, self.observer)
-        self.setting = self.setting.select_searched(self.results.checked_facts())
+        self.setting = self.setting.select_searched(self.results.facts())
         self.session = replace(self.session, setting=self.setting)
 
     def _try_on_server(self, trials: SearchTrials, candidate: Candidate, number: int) -> None:
@@ -234,18 +226,18 @@ def survey_workloads(
     search's trials have: what the aim names, and those with the highest peak RSS.
     """
     experiment = setting.experiment
-    surveyed = read_survey(results.checked_facts())
+    surveyed = results.facts().survey
     missing = [s for s in make_survey(experiment) if s.workloads[0] not in surveyed]
     if missing:
         starts = count(len(missing), "short start shows", "short starts show")
         observer.notice(f"{experiment.baseline}: {starts} under which workloads it has most memory")
     for survey in missing:
         surveyed[survey.workloads[0]] = read_start(trials.run_survey(survey))
-        results.set_fact(SURVEY, json.dumps({w: asdict(x) for w, x in surveyed.items()}))
+        results.change_facts(survey=surveyed)
     named = {word for c in setting.preference.constraints for word in c.within}
     kept = [w for w in experiment.workloads if w in named]
     searched = choose_highest(surveyed, experiment, kept)
-    results.set_fact(SEARCHED, json.dumps(searched))
+    results.change_facts(searched_workloads=tuple(searched))
     observer.notice(
         f"trials have {listing([_describe_surveyed(w, surveyed.get(w)) for w in searched])}"
     )

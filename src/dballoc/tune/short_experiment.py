@@ -4,9 +4,9 @@ confirmed afterwards. Of many workloads they have those that tell most. Pure.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from dballoc.analysis.tune.search_history import Surveyed
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import LOAD, Experiment, RecordTrace, Tune, Variant
+from dballoc.store.facts import Surveyed
 
 # Seconds: peak RSS is flat from the fifth second of a level on.
 _LEVEL, _WARMUP = 5.0, 2.0

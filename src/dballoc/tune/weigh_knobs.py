@@ -29,6 +29,7 @@ from dballoc.analysis.tune.search_history import (
     compare_with_default,
     summarize_standings,
 )
+from dballoc.store.facts import KnobWorth
 from dballoc.tune.search_space import Knob, Space
 
 # Fewer trials than this say nothing of importance.
@@ -40,40 +41,38 @@ _STAGES: tuple[Stage, ...] = ("server", "replay")
 _MEASURES: tuple[Measure, ...] = ("memory", "cost")
 
 
-def weigh_knobs(spaces: Mapping[str, Space], tried: Sequence[Tried]) -> list[dict[str, Any]]:
-    """Return a row for each knob of each base, of servers, and of replays where there were any: how
-    many configurations that ran had it, and how many that ``failed``; its importance for memory and
-    for cost (shares; None with too few trials); the largest likely effect of a value of it on
-    either (``memory``, ``cost``: ratios; None if it was not tried), with the ends of its interval
-    and that value; and whether the effect of any value is ``measurable``.
+def weigh_knobs(spaces: Mapping[str, Space], tried: Sequence[Tried]) -> list[KnobWorth]:
+    """Return what each knob of each base was worth, of servers, and of replays where there were
+    any.
     """
-    rows = []
+    knobs = []
     for base, space in spaces.items():
         for stage in _STAGES:
             trials = [t for t in tried if t.base == base and t.stage == stage]
             if trials or stage == "server":
                 part = space if stage == "server" else space.of_malloc
-                rows += [{"base": base, "stage": stage, **row} for row in _weigh(part, trials)]
-    return rows
+                knobs += _weigh(base, stage, part, trials)
+    return knobs
 
 
-def _weigh(space: Space, trials: Sequence[Tried]) -> list[dict[str, Any]]:
-    """Return the rows of a base at a stage."""
+def _weigh(base: str, stage: Stage, space: Space, trials: Sequence[Tried]) -> list[KnobWorth]:
     good = [(t, r) for t in trials if (r := compare_with_default(t, trials)) is not None]
     shares = [_compute_importances(space, good, index) for index in (0, 1)]
-    standings = summarize_standings(trials, trials[0].stage) if trials else []
+    standings = summarize_standings(trials, stage)
     effects = _estimate_values(space, standings)
     return [
-        {
-            "knob": knob.name,
-            "configurations": sum(s.trials > 0 and knob.name in s.parameters for s in standings),
-            "failed": sum(
+        KnobWorth(
+            base=base,
+            knob=knob.name,
+            stage=stage,
+            configurations=sum(s.trials > 0 and knob.name in s.parameters for s in standings),
+            failed=sum(
                 s.faults > 0 and not s.trials and knob.name in s.parameters for s in standings
             ),
-            "memory_share": shares[0].get(knob.name),
-            "cost_share": shares[1].get(knob.name),
+            memory_share=shares[0].get(knob.name),
+            cost_share=shares[1].get(knob.name),
             **_describe_knob(effects.get(knob.name, {})),
-        }
+        )
         for knob in space.knobs
     ]
 
@@ -104,19 +103,18 @@ def _estimate_values(
 
 
 def _describe_knob(of_values: _OfValues) -> dict[str, Any]:
-    row: dict[str, Any] = {"measurable": None}
-    for measure in _MEASURES:
-        ends = (measure, f"{measure}_low", f"{measure}_high")
-        row |= dict.fromkeys((*ends, f"{measure}_value"))
-        if of_values:
-            value = max(of_values, key=lambda v: abs(of_values[v][measure].mean))
-            row |= dict(zip(ends, of_values[value][measure].ratios, strict=True))
-            row[f"{measure}_value"] = value
+    """Return the fields of :class:`KnobWorth` on its effects; none without a value."""
+    effects: dict[str, Any] = {}
     if of_values:
-        row["measurable"] = any(
+        effects["measurable"] = any(
             likely.is_measurable for each in of_values.values() for likely in each.values()
         )
-    return row
+        for measure in _MEASURES:
+            value = max(of_values, key=lambda v: abs(of_values[v][measure].mean))
+            ends = (measure, f"{measure}_low", f"{measure}_high")
+            effects |= zip(ends, of_values[value][measure].ratios, strict=True)
+            effects[f"{measure}_value"] = value
+    return effects
 
 
 def _compute_importances(

@@ -16,7 +16,7 @@ from dballoc.store.open_database import FILE
 from targets.results_database import make_results
 
 OF = (
-    "dballoc.store.campaign_facts",
+    "dballoc.store.facts",
     "dballoc.analysis.results_consistency",
     "dballoc.analysis.hosts.split_by_host",
     "dballoc.analysis.hosts.host_pool",

@@ -15,7 +15,7 @@ from dballoc.store.open_database import FILE
 OF = (
     "dballoc.store.open_database",
     "dballoc.store.column_types",
-    "dballoc.store.campaign_facts",
+    "dballoc.store.facts",
     "dballoc.analysis.results_consistency",
 )
 PRIVILEGED = False

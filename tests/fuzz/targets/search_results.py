@@ -15,9 +15,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_report import describe_method
-from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SEARCHED, SURVEY
 from dballoc.store.open_database import FILE
-from dballoc.store.results import KIND, TUNE
 from dballoc.tune.choose_finalists import choose_finalists
 
 OF = (
@@ -64,7 +62,7 @@ def _make_search() -> bytes:
         with sqlite3.connect(path) as database:
             database.executemany(
                 "INSERT OR REPLACE INTO campaign VALUES (?, ?)",
-                [(KIND, TUNE), (PREFERENCE, "memory,cpu<=1.03")],
+                [("kind", "tune"), ("preference", "memory,cpu<=1.03")],
             )
             database.execute(
                 "INSERT INTO candidate SELECT trial, 'server', 'glibc', "
@@ -134,7 +132,7 @@ def _write_parts(path: Path, parameters: str, rss: str, cpu: str, *facts: str) -
                 )
             database.executemany(
                 "INSERT OR REPLACE INTO campaign VALUES (?, ?)",
-                zip((CONFIRMATIONS, KNOBS, SEARCHED, SURVEY), facts, strict=True),
+                zip(("confirmations", "knobs", "searched_workloads", "survey"), facts, strict=True),
             )
     finally:
         database.close()

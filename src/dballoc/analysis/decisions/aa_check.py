@@ -121,20 +121,24 @@ def compute_resolution(campaign: Campaign, variants: int = 2) -> Resolution:
                 per_block * _scale_block(metric.design, variants),
             )
         )
-    last = pl.concat([_select_counted_blocks(campaign, design) for design in campaign.designs])
+    last = pl.concat(
+        [_select_counted_blocks(campaign, design) for design in campaign.facts.designs]
+    )
     disturbed = last.filter(pl.col("disturbed").is_not_null()).height
     pilot = _sum_pilot_seconds(campaign)
     return Resolution(
         baseline=baseline,
         twin=twin,
         metrics=resolved,
-        seconds=sum(seconds[design] for design in campaign.designs) + pilot,
+        seconds=sum(seconds[design] for design in campaign.facts.designs) + pilot,
         blocks=last.height,
         disturbed=disturbed,
         faulty=comparisons.faulty,
         variants=variants,
         promised_seconds=pilot
-        + sum(seconds[design] * _scale_block(design, variants) for design in campaign.designs),
+        + sum(
+            seconds[design] * _scale_block(design, variants) for design in campaign.facts.designs
+        ),
     )
 
 

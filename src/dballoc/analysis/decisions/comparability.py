@@ -15,6 +15,7 @@ from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
+from dballoc.store.facts import Environment
 
 # A difference in these makes two machines: a server's speed on one says nothing about the other.
 MACHINE = ("cpu", "cpus", "cores", "numa_nodes", "memory", "machine")
@@ -134,23 +135,22 @@ def pair_campaigns(first: Campaign, second: Campaign) -> Comparability:
 
 def _compare_designs(first: Campaign, second: Campaign, design: str) -> list[str]:
     lacking = [
-        which for which, c in (("first", first), ("second", second)) if design not in c.designs
+        which
+        for which, c in (("first", first), ("second", second))
+        if design not in c.facts.designs
     ]
     return [f"no {design} design in the {' and the '.join(lacking)}"] if lacking else []
 
 
 def _compare_duets(first: Campaign, second: Campaign) -> list[str]:
     """Compare the width: the clients of each side, and the CPUs they ran on."""
-    first_duet, second_duet = (c.duet_fact for c in (first, second))
-    widths = [
-        [len(parse_cpus(half)) for half in duet.get("halves", [])]
-        for duet in (first_duet, second_duet)
-    ]
+    first_duet, second_duet = (c.facts.duet for c in (first, second))
+    widths = [[len(parse_cpus(half)) for half in duet.halves] for duet in (first_duet, second_duet)]
     pairs: list[_Setting] = [
-        ("clients a side", first_duet.get("threads"), second_duet.get("threads")),
+        ("clients a side", first_duet.threads, second_duet.threads),
         ("CPUs of the halves", widths[0], widths[1]),
     ]
-    both = Design.DUET in first.designs and Design.DUET in second.designs
+    both = Design.DUET in first.facts.designs and Design.DUET in second.facts.designs
     return _list_differences(pairs) if both else []
 
 
@@ -198,17 +198,13 @@ def _list_prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
     """Return, for each campaign, the common workloads whose statements are prepared in one campaign
     and sent as text in the other.
     """
-    workload_facts = [json.loads(c.facts.get("workloads", "{}")) for c in (first, second)]
-    differing = [
-        w
-        for w in workload_facts[0]
-        if w in workload_facts[1]
-        and workload_facts[0][w]["prepared_statements"]
-        != workload_facts[1][w]["prepared_statements"]
-    ]
+    a, b = (
+        {w: facts.prepared_statements for w, facts in c.facts.workloads.items()}
+        for c in (first, second)
+    )
+    differing = [w for w in a if w in b and a[w] != b[w]]
     in_first, in_second = (
-        ", ".join(f"{w} {'on' if f[w]['prepared_statements'] else 'off'}" for w in differing)
-        for f in workload_facts
+        ", ".join(f"{w} {'on' if prepared[w] else 'off'}" for w in differing) for prepared in (a, b)
     )
     return in_first, in_second
 
@@ -286,11 +282,11 @@ def _compare_environments(first: Campaign, second: Campaign, keys: tuple[str, ..
     )
 
 
-def _join_values(machines: list[dict[str, Any]], key: str) -> Any:
+def _join_values(machines: list[Environment], key: str) -> Any:
     """Return what the machines have: the value where it is the same on all, else all of them."""
     values = []
     for machine in machines:
-        value = machine.get(key)
+        value = getattr(machine, key)
         # The kernel's own share of the memory changes with its version.
         if key == "memory" and value:
             value = f"{round(value / 2**30)} GiB"

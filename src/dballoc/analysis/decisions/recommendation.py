@@ -376,11 +376,11 @@ def gather_evidence(
     stored before the first block is the one that counts; any other is exploratory.
     """
     judged = select_judged_blocks(campaign, comparisons.procedures)
-    margin = preference.margin or campaign.margin or DEFAULT_MARGIN
+    margin = preference.margin or campaign.facts.margin or DEFAULT_MARGIN
     return RecommendationBasis(
         margin=margin,
-        exploratory=margin != campaign.margin,
+        exploratory=margin != campaign.facts.margin,
         bounds=compute_constraint_bounds(judged, comparisons, preference),
         collapsed=level_curves.describe_own_collapses(judged),
-        left_out=frozenset(campaign.left_out),
+        left_out=frozenset(campaign.facts.duet.left_out),
     )

@@ -201,7 +201,7 @@ def measure_paces(campaign: Campaign) -> dict[str, DesignPace]:
     """Return the pace of each design; repeated attempts at a block are counted with it."""
     paces: dict[str, DesignPace] = {}
     hosts = max(1, len(split_by_host(campaign)))
-    for design in campaign.designs:
+    for design in campaign.facts.designs:
         rows = campaign.list_attempts(design)
         blocks = campaign.blocks(design)
         seconds = float((rows["ended"] - rows["started"]).sum()) / blocks if blocks else 0.0
@@ -213,7 +213,7 @@ def list_goals(campaign: Campaign, procedures: Mapping[str, Procedure]) -> list[
     """Return the numbers of blocks, by design, to which a campaign may be extended; none where it
     ran on several hosts, or every design is decided.
     """
-    going_on = {d: p for d, p in procedures.items() if d not in campaign.decided}
+    going_on = {d: p for d, p in procedures.items() if d not in campaign.facts.decided}
     if campaign.placement.height or not all(p.blocks for p in going_on.values()):
         return []
     return list_extension_goals(going_on)

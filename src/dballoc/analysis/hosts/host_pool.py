@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Container, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -34,10 +34,9 @@ from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Cpu
 from dballoc.numbers import listing
-from dballoc.store.campaign_facts import CLIENTS
+from dballoc.store.facts import Environment
 
 # What makes a kind of host.
-_KIND = ("cpu", "cpus", "memory")
 # What tells machines apart, beside their names.
 _MACHINE = ("cpu", "cpus", "machine")
 
@@ -76,7 +75,7 @@ class PooledHost:
     @property
     def blocks(self) -> int:
         """How many blocks of all designs it has finished."""
-        return sum(c.blocks(design) for c in self.campaigns for design in c.designs)
+        return sum(c.blocks(design) for c in self.campaigns for design in c.facts.designs)
 
 
 def group_by_host(
@@ -93,7 +92,7 @@ def group_by_host(
     for numbers in groups:
         of_host = tuple(results[number] for number in numbers)
         environment = of_host[0].campaign.environment
-        name = str(environment.get("host") or of_host[0].directory.name)
+        name = str(environment.host or of_host[0].directory.name)
         unique_name = choose_free_name(name, hosts)
         hosts[unique_name] = PooledHost(
             name=unique_name, kind=describe_kind(environment), results=of_host
@@ -108,7 +107,7 @@ def _list_machine_keys(results: Sequence[HostResults]) -> list[set[Hashable]]:
     their address.
     """
     machines: list[tuple[Any, ...]] = [
-        (find_own_name(r.campaign), *(r.campaign.environment.get(key) for key in _MACHINE))
+        (find_own_name(r.campaign), *(getattr(r.campaign.environment, key) for key in _MACHINE))
         for r in results
     ]
     counts = Counter((r.directory, m) for r, m in zip(results, machines, strict=True))
@@ -116,8 +115,8 @@ def _list_machine_keys(results: Sequence[HostResults]) -> list[set[Hashable]]:
     keys: list[set[Hashable]] = []
     for result, machine in zip(results, machines, strict=True):
         environment = result.campaign.environment
-        full_name = (environment.get("host"),) if machine in shared else ()
-        boot = environment.get("boot_id")
+        full_name = (environment.host,) if machine in shared else ()
+        boot = environment.boot_id
         keys.append({(*full_name, *machine), *([boot] if boot else [])})
     return keys
 
@@ -149,9 +148,9 @@ def choose_free_name(name: str, used: Container[str]) -> str:
     return next(numbered for n in count(2) if (numbered := f"{name} ({n})") not in used)
 
 
-def describe_kind(environment: Mapping[str, Any]) -> str:
+def describe_kind(environment: Environment) -> str:
     """Return a host's kind: ``Xeon, 8 CPUs, 32 GiB``."""
-    cpu, cpus, memory = (environment.get(key) for key in _KIND)
+    cpu, cpus, memory = environment.cpu, environment.cpus, environment.memory
     parts = [str(cpu or "unknown CPU")]
     if cpus:
         parts.append(f"{cpus} CPU{'s' if cpus != 1 else ''}")
@@ -180,16 +179,14 @@ def list_alike_hosts(hosts: Sequence[PooledHost]) -> tuple[tuple[str, ...], ...]
     """Return the names of hosts that may be one machine: those that differ in nothing but their
     name, where not all of them have recorded the boot ID, which would tell.
     """
-    alike: dict[str, list[PooledHost]] = {}
+    alike: dict[Environment, list[PooledHost]] = {}
     for host in hosts:
         environment = host.campaigns[0].environment
-        facts = {k: v for k, v in environment.items() if k not in ("host", "boot_id")}
-        alike.setdefault(json.dumps(facts, sort_keys=True), []).append(host)
+        alike.setdefault(replace(environment, host=None, boot_id=None), []).append(host)
     return tuple(
         tuple(host.name for host in group)
         for group in alike.values()
-        if len(group) > 1
-        and not all(host.campaigns[0].environment.get("boot_id") for host in group)
+        if len(group) > 1 and not all(host.campaigns[0].environment.boot_id for host in group)
     )
 
 
@@ -205,16 +202,16 @@ def _describe_host(host: PooledHost, variants: Sequence[str]) -> dict[str, str]:
 def _describe_campaign(campaign: Campaign, variants: Sequence[str]) -> dict[str, str]:
     """Return the machine, its state, and exact versions."""
     facts = {
-        key.replace("_", " "): str(campaign.environment[key])
+        key.replace("_", " "): str(value)
         for key in (*MACHINE, *STATE)
-        if key != "memory" and campaign.environment.get(key) is not None
+        if key != "memory" and (value := getattr(campaign.environment, key)) is not None
     }
-    if memory := campaign.environment.get("memory"):
+    if memory := campaign.environment.memory:
         facts["memory"] = f"{round(memory / 2**30)} GiB"
-    if sysbench := campaign.facts.get("sysbench"):
+    if sysbench := campaign.facts.sysbench:
         facts["sysbench"] = sysbench
-    if plan := campaign.duet_fact.get("plan"):
-        facts["slices of the duet"] = f"{plan['slice']:g} s, {plan['discard']:g} s discarded"
+    if plan := campaign.facts.duet.plan:
+        facts["slices of the duet"] = f"{plan.slice:g} s, {plan.discard:g} s discarded"
     for name in variants:
         facts |= _describe_variant_on_host(campaign, name)
     return facts
@@ -283,7 +280,7 @@ def pool_hosts(
     UsageError for a campaign that is another question, that is there twice, or that has no block.
     """
     for directory, campaign in zip(directories, campaigns, strict=True):
-        if not any(campaign.blocks(design) for design in campaign.designs):
+        if not any(campaign.blocks(design) for design in campaign.facts.designs):
             raise UsageError(f"{directory}: no block is finished yet; run dballoc bench first")
     _refuse_copies(directories, campaigns)
     # What the parts of a campaign on several hosts have in common, any of them tells.
@@ -313,7 +310,7 @@ def _refuse_copies(directories: Sequence[Path], campaigns: Sequence[Campaign]) -
     directory_of: dict[tuple[Any, ...], Path] = {}
     for directory, campaign in zip(directories, campaigns, strict=True):
         facts = campaign.facts
-        campaign_id = facts.get("identity"), facts.get("started"), campaign.environment.get("host")
+        campaign_id = facts.identity, facts.started, campaign.environment.host
         if campaign_id in directory_of:
             raise UsageError(
                 f"{directory} and {directory_of[campaign_id]} are the same campaign; give it once"
@@ -483,7 +480,7 @@ def describe_identity(campaign: Campaign, name: str) -> dict[str, str]:
         "engine": row["engine"],
         "server options": format_options({**server.init_options, **server.options}),
         "connection": server.connect,
-        "clients": campaign.facts.get(CLIENTS, "on the server's host"),
+        "clients": campaign.facts.clients or "on the server's host",
         "numbers of CPUs": _describe_widths(campaign.experiment.cpu_of(variant)),
         "THP": row["thp"] or "",
     }

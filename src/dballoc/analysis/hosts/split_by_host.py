@@ -4,9 +4,7 @@ A trial whose host was lost enters no figure, for its block was drawn again; so 
 takes hosts down does not vanish from the results, it is named.
 """
 
-import json
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
@@ -14,6 +12,7 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.baseline_comparison import declare_procedures, list_first_blocks
 from dballoc.distributions import compute_binomial_tail
 from dballoc.experiment.designs import Design
+from dballoc.store.facts import Environment, parse_environment
 from dballoc.store.results import HOST_LOST
 
 
@@ -30,15 +29,15 @@ def split_by_host(campaign: Campaign) -> list[Campaign]:
     for (kernel,), hosts in of_servers.sort("host").group_by("kernel", maintain_order=True):
         names = hosts["host"].to_list()
         placed = campaign.placement.filter(pl.col("host").is_in(names))
-        noted = json.loads(hosts["environment"][0])
-        environment = noted | {"host": names[0], "boot_id": kernel}
+        noted = parse_environment(hosts["environment"][0], "host.environment")
+        environment = replace(noted, host=names[0], boot_id=str(kernel))
         part = _select_blocks(campaign, placed, environment)
-        if any(part.blocks(design) for design in part.designs):
+        if any(part.blocks(design) for design in part.facts.designs):
             parts.append(_plan_part(campaign, part))
     return parts
 
 
-def list_environments(campaign: Campaign) -> list[dict[str, Any]]:
+def list_environments(campaign: Campaign) -> list[Environment]:
     """Return the environment of every machine to which blocks were given: of a campaign without
     hosts, that of its one machine.
     """
@@ -47,7 +46,7 @@ def list_environments(campaign: Campaign) -> list[dict[str, Any]]:
     placed = campaign.host.filter(pl.col("host").is_in(campaign.placement["host"].to_list()))
     machines = placed.sort("host").unique("kernel", keep="first", maintain_order=True)
     return [
-        json.loads(row["environment"]) | {"host": row["host"]}
+        replace(parse_environment(row["environment"], "host.environment"), host=row["host"])
         for row in machines.iter_rows(named=True)
     ]
 
@@ -56,17 +55,14 @@ def find_own_name(campaign: Campaign) -> str | None:
     """Return what a campaign's host calls itself. Of a host's part of a campaign, the environment
     has the name that tells it from that campaign's other hosts, with its address.
     """
-    name: str | None = campaign.environment.get("host")
+    name = campaign.environment.host
     rows = campaign.host.filter(pl.col("host").eq_missing(name))
     if rows.is_empty():
         return name
-    own_name: str | None = json.loads(rows["environment"][0]).get("host")
-    return own_name or name
+    return parse_environment(rows["environment"][0], "host.environment").host or name
 
 
-def _select_blocks(
-    campaign: Campaign, placed: pl.DataFrame, environment: dict[str, object]
-) -> Campaign:
+def _select_blocks(campaign: Campaign, placed: pl.DataFrame, environment: Environment) -> Campaign:
     """Return the campaign with the attempts that were given to a host. Of a block that was repeated
     elsewhere it has nothing.
     """
@@ -94,8 +90,8 @@ def _plan_part(campaign: Campaign, part: Campaign) -> Campaign:
     each of the campaign's, as if a budget had ended it there: a look that ended the campaign ended
     the part, and so costs it what it cost the campaign.
     """
-    planned: dict[str, int] = json.loads(campaign.facts["planned_blocks"])
-    looks: dict[str, list[int]] = {}
+    planned = {**campaign.facts.planned_blocks}
+    looks: dict[str, tuple[int, ...]] = {}
     for design, procedure in declare_procedures(campaign).items():
         blocks, part_blocks = (each.list_attempts(design) for each in (campaign, part))
         total = max(1, blocks["block"].n_unique())
@@ -109,9 +105,9 @@ def _plan_part(campaign: Campaign, part: Campaign) -> Campaign:
             ].n_unique()
             for n in reached
         }
-        looks[design] = sorted(numbers - {0})
-    facts = {"planned_blocks": json.dumps(planned), "budget_looks": json.dumps(looks)}
-    return replace(part, facts=part.facts | facts)
+        looks[design] = tuple(sorted(numbers - {0}))
+    facts = replace(part.facts, planned_blocks=planned, budget_looks=looks)
+    return replace(part, facts=facts)
 
 
 # The probability of naming any variant when losses have nothing to do with variants.

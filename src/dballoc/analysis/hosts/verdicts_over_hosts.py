@@ -23,7 +23,6 @@ from dballoc.analysis.tables.baseline_comparison import (
     Comparisons,
     collect_logs,
     compare_with_baseline,
-    count_finalists_elsewhere,
     list_metrics,
 )
 from dballoc.numbers import count
@@ -186,7 +185,7 @@ def _find_verdict(comparisons: Comparisons, variant: str, metric: Metric) -> Ver
 def _declare_errors(pool: HostPool) -> dict[str, float]:
     """Return what one comparison may err, by measure; one that is not there has no verdict."""
     first = pool.first
-    variants = len(pool.variants) + count_finalists_elsewhere(first)
+    variants = len(pool.variants) + first.facts.finalists_elsewhere
     shares = declare_shares(first.judged, variants, len(first.experiment.workloads))
     return {measure: share.of_each for measure, share in shares.items()}
 

@@ -1,6 +1,5 @@
 """Split imported results by machine: figures of one machine say nothing about another. Pure."""
 
-import json
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -22,11 +21,10 @@ def split_by_machine(campaign: Campaign) -> list[ImportedMachine]:
     alone. Where the baseline did not run, the machine's first variant takes its place.
     """
     machines, first = [], 1
-    for entry in json.loads(campaign.facts["imported"])["machines"]:
-        trials = campaign.trial.filter(
-            pl.col("trial").is_between(first, first + entry["trials"] - 1)
-        )
-        first += entry["trials"]
+    assert campaign.facts.imported
+    for entry in campaign.facts.imported.machines:
+        trials = campaign.trial.filter(pl.col("trial").is_between(first, first + entry.trials - 1))
+        first += entry.trials
         step = campaign.step.filter(pl.col("trial").is_in(trials["trial"].to_list()))
         experiment = _reduce_experiment(campaign.experiment, trials, step)
         if experiment.baseline != campaign.experiment.baseline:
@@ -37,7 +35,7 @@ def split_by_machine(campaign: Campaign) -> list[ImportedMachine]:
             )
         machines.append(
             ImportedMachine(
-                entry["name"], replace(campaign, trial=trials, step=step, experiment=experiment)
+                entry.name, replace(campaign, trial=trials, step=step, experiment=experiment)
             )
         )
     return machines
@@ -47,9 +45,9 @@ def list_private_bytes(campaign: Campaign) -> pl.DataFrame:
     """Return the most private bytes of each figure that has them: block, variant, workload, threads
     and ``private``, bytes.
     """
-    rows = json.loads(campaign.facts["imported"]).get("private", [])
+    assert campaign.facts.imported
     peaks = pl.DataFrame(
-        [(row["trial"], row["peak"]) for row in rows],
+        [(row.trial, row.peak) for row in campaign.facts.imported.private],
         schema={"trial": pl.Int64, "private": pl.Int64},
         orient="row",
     )

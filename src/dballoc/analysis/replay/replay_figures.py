@@ -20,13 +20,13 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.measures import IDLE, PEAK
-from dballoc.analysis.replay.replay_facts import RecordedMark, ReplayFacts
 from dballoc.analysis.statistics.ratio_interval import (
     DESCRIPTIVE_CONFIDENCE,
     Interval,
     compute_variance,
 )
 from dballoc.distributions import compute_t_quantile
+from dballoc.store.replay_facts import RecordedMark, ReplayFacts
 
 # Below this share of the highest live bytes heap ÷ live says nothing: a program begins or ends.
 _LEAST_LIVE = 0.05

@@ -24,6 +24,7 @@ from dballoc.analysis.statistics.detectable_difference import (
     compute_half_width,
 )
 from dballoc.experiment.model import SHORTEST_COUNTED
+from dballoc.store.facts import ScatterComponents, SlicePlan
 
 # A few starts say little about how starts scatter, so the estimate is shrunk towards a prior from
 # another machine (block means scattered by 0.4 to 1.7 %), as if that came from this many degrees of
@@ -44,16 +45,8 @@ LEAST_PAIRS, MOST_PAIRS = 4, 120
 
 
 @dataclass(frozen=True, kw_only=True)
-class Components:
-    """Standard deviations of ln ratio: between ``start``s, between ``slice``s of a start, between
-    pieces of a slice, each of ``seconds``; ``halves``: the mean size of H.
-    """
-
-    start: float
-    slice: float
-    piece: float
-    halves: float
-    seconds: float
+class Components(ScatterComponents):
+    """The components, and what follows from them."""
 
     def block(self, length: float, pairs: int) -> float:
         """Return the standard deviation of the value of a block with ``pairs`` of slices, each with
@@ -62,22 +55,6 @@ class Components:
         within = self.slice**2 + self.piece**2 * self.seconds / length
         few = 1 + BURST_SECONDS / (2 * pairs * length)
         return math.sqrt(self.start**2 + within * few / (2 * pairs))
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlicePlan:
-    """A planned duet. ``slice``: seconds, of which ``discard`` are left out; ``pairs`` of slices in
-    a block; ``blocks`` planned, each of about ``block_seconds``; ``half_width``: of the expected
-    interval, relative, at the level ``confidence``.
-    """
-
-    slice: float
-    discard: float
-    pairs: int
-    blocks: int
-    block_seconds: float
-    half_width: float
-    confidence: float
 
 
 def estimate_components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> Components:

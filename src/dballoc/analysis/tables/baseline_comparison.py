@@ -2,7 +2,6 @@
 A/A floor); define speed: one metric for each workload, and which direction is faster.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,7 +26,6 @@ from dballoc.analysis.statistics.ratio_interval import (
 )
 from dballoc.analysis.tables.values import read_values
 from dballoc.experiment.designs import Design
-from dballoc.store.campaign_facts import FINALISTS_ELSEWHERE
 from dballoc.store.results import HOST_LOST
 
 
@@ -92,11 +90,11 @@ def list_metrics(campaign: Campaign) -> list[Metric]:
     measures, workloads = campaign.measures, campaign.experiment.workloads
     speed = measures["cpu" if campaign.is_replay else "tps"]
     metrics = []
-    if Design.DUET in campaign.designs:
+    if Design.DUET in campaign.facts.designs:
         metrics += [
             Metric(measure=measures["cpu"], workload=w, design=Design.DUET) for w in workloads
         ]
-    if Design.SOLO in campaign.designs:
+    if Design.SOLO in campaign.facts.designs:
         metrics += [
             Metric(measure=speed, workload=w, threads=find_top_level(campaign, w))
             for w in workloads
@@ -125,26 +123,20 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     """Return the procedure that was declared for each design at the start, after the blocks
     finished so far.
     """
-    planned = json.loads(campaign.facts["planned_blocks"])
+    facts = campaign.facts
     variants, workloads = len(campaign.names), len(campaign.experiment.workloads)
-    variants += count_finalists_elsewhere(campaign)
+    variants += facts.finalists_elsewhere
     if campaign.imported:
         measures = [metric.measure.name for metric in list_metrics(campaign)]
         shares = declare_imported_shares(variants, measures)
         return {Design.SOLO: declare_procedure(campaign.blocks(Design.SOLO), shares, end_share=1.0)}
-    shares = declare_shares(campaign.judged, variants, workloads, len(campaign.left_out))
-    budget_looks = json.loads(campaign.facts.get("budget_looks", "{}"))
+    shares = declare_shares(campaign.judged, variants, workloads, len(facts.duet.left_out))
     return {
-        d: declare_procedure(planned[d], shares, budget_looks.get(d, ())).after(campaign.blocks(d))
-        for d in campaign.designs
+        d: declare_procedure(facts.planned_blocks[d], shares, facts.budget_looks.get(d, ())).after(
+            campaign.blocks(d)
+        )
+        for d in facts.designs
     }
-
-
-def count_finalists_elsewhere(campaign: Campaign) -> int:
-    """Return how many finalists of a search are in other confirmations than this: all of them share
-    one error.
-    """
-    return int(campaign.facts.get(FINALISTS_ELSEWHERE, "0"))
 
 
 def compare_with_baseline(campaign: Campaign) -> Comparisons:

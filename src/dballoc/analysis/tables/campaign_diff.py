@@ -278,7 +278,7 @@ def _list_metrics_of(measure: Measure, first: Campaign, pairing: Comparability) 
         measured = first.experiment.time.idle if is_idle else True
         return [Metric(measure=measure)] if measured and not lacking else []
     if measure.design is Design.DUET and not pairing.no_duet:
-        threads = first.duet_fact["threads"]
+        threads = first.facts.duet.threads
         return [
             Metric(measure=measure, workload=workload, threads=threads, design=Design.DUET)
             for workload in pairing.workloads

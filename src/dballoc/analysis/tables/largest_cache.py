@@ -2,7 +2,6 @@
 it costs.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,10 @@ from typing import TYPE_CHECKING
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import cache_size_search
 from dballoc.experiment.cache_size_search import Outcome, SearchState, SizeRange
-from dballoc.store.results import KIND, Results
+from dballoc.store.results import Results
 
 if TYPE_CHECKING:
     from dballoc.analysis.campaign_tables import Campaign
-
-VERB = "fit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +102,7 @@ def load_fits(directory: Path) -> Fits:
     try:
         check_is_fit(results, directory)
         campaign = read_results(directory)
-        trials, names = list_probes(results), read_cache_options(results)
+        trials, names = list_probes(results), results.facts().options
     finally:
         results.close()
     if not trials:
@@ -120,7 +117,7 @@ def load_fits(directory: Path) -> Fits:
         of=sizes,
         probes=trials,
         fitted=fit_variants(sizes, names, trials),
-        ended=campaign.facts.get("ending"),
+        ended=campaign.facts.ending,
     )
 
 
@@ -128,7 +125,7 @@ def is_fit(directory: Path) -> bool:
     """Whether these are results of ``dballoc fit``. UsageError if they are not results at all."""
     results = Results.open(directory, read_only=True)
     try:
-        return results.facts().get(KIND) == VERB
+        return results.facts().kind == "fit"
     finally:
         results.close()
 
@@ -154,12 +151,6 @@ def list_probes(results: Results) -> list[CacheTrial]:
 
 def _classify_outcome(outcome: str, fault: str | None) -> Outcome:
     return "survived" if outcome == "ok" else "killed" if fault == "oom" else "other"
-
-
-def read_cache_options(results: Results) -> dict[str, str]:
-    """Read the name of the cache's option for each variant."""
-    option_by_variant: dict[str, str] = json.loads(results.checked_facts().get("options", "{}"))
-    return option_by_variant
 
 
 def fit_variants(
@@ -197,5 +188,5 @@ def _fit_variant(
 
 def check_is_fit(results: Results, directory: Path) -> None:
     """Raise UsageError unless these are results of ``dballoc fit``."""
-    if results.facts().get(KIND) != VERB:
+    if results.facts().kind != "fit":
         raise UsageError(f"{directory}: these are not results of dballoc fit; choose a new --out")

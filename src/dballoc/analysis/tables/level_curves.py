@@ -174,7 +174,7 @@ def describe_own_collapses(campaign: Campaign) -> dict[str, str]:
     """Return, for each variant whose throughput collapses where the baseline's does not, at the
     same level or below, where that is. Empty without solo trials, which alone rise over levels.
     """
-    if Design.SOLO not in campaign.designs:
+    if Design.SOLO not in campaign.facts.designs:
         return {}
     baseline = campaign.experiment.baseline
     collapses = find_collapses(campaign)
@@ -294,9 +294,9 @@ def _list_paired_metrics(campaign: Campaign) -> list[Metric]:
     workloads, top = campaign.experiment.workloads, max(campaign.experiment.threads)
     speed = CPU if campaign.is_replay else THROUGHPUT
     metrics = []
-    if Design.SOLO in campaign.designs:
+    if Design.SOLO in campaign.facts.designs:
         metrics = [Metric(measure=PEAK)]
         metrics += [Metric(measure=speed, workload=w, threads=top) for w in workloads]
-    if Design.DUET in campaign.designs:
+    if Design.DUET in campaign.facts.designs:
         metrics += [Metric(measure=CPU, workload=w, design=Design.DUET) for w in workloads]
     return metrics

@@ -2,7 +2,6 @@
 what it allocated, and the call stacks that other programs counted.
 """
 
-import json
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from dballoc.profile.formats.profile_file import load_profile
 from dballoc.profile.heap.heap_profile import ALLOCATED, LIVE, STALLED, TIME
 from dballoc.profile.model import Profile
 from dballoc.profile.profile_tables import VARIANCE
-from dballoc.store.campaign_facts import IMPORTED_PROFILES
+from dballoc.store.facts import IMPORTED_PROFILES, ProfilePlace
 
 # The characters of a note that are shown.
 _LONGEST = 2000
@@ -259,17 +258,11 @@ def _load_variant(raw: Path, trial: dict[str, Any], workload: str, directory: Pa
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportedProfile:
-    """A profile of a variant under a workload at a level, on a machine. ``counts``: what its
-    numbers count: waits, waited (seconds), wakeups, cpu. ``profile`` is None where its file cannot
-    be read.
+class ImportedProfile(ProfilePlace):
+    """A profile of a variant under a workload at a level, on a machine. ``profile`` is None where
+    its file cannot be read.
     """
 
-    machine: str
-    variant: str
-    workload: str
-    threads: int
-    counts: str
     profile: Profile | None
 
 
@@ -324,20 +317,16 @@ class ImportedProfiles:
 
 def load_imported_profiles(directory: Path, campaign: Campaign) -> ImportedProfiles | None:
     """Load the profiles from a results directory; None where there are none."""
-    rows = json.loads(campaign.facts.get("imported", "{}")).get("profiles", [])
-    if not rows:
+    imported = campaign.facts.imported
+    if imported is None or not imported.profiles:
         return None
     return ImportedProfiles(
         [
             ImportedProfile(
-                machine=row["machine"],
-                variant=row["variant"],
-                workload=row["workload"],
-                threads=row["threads"],
-                counts=row["counts"],
+                **vars(place),
                 profile=_load(directory / IMPORTED_PROFILES.format(number), directory),
             )
-            for number, row in enumerate(rows, 1)
+            for number, place in enumerate(imported.profiles, 1)
         ]
     )
 

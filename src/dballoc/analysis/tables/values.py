@@ -15,8 +15,7 @@ from dballoc.analysis.statistics.ratio_interval import Ratio, compute_ratio
 
 def read_declared_estimate(campaign: Campaign) -> Estimate:
     """Read which estimate the campaign declared before its first block."""
-    estimate: Estimate = campaign.duet_fact["estimate"]
-    return estimate
+    return campaign.facts.duet.estimate
 
 
 def compute_block_logs(

@@ -17,8 +17,9 @@ from dballoc.analysis.statistics.duet_estimates import Piece, estimate_middle
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
-from dballoc.store.campaign_facts import SEARCHED, SURVEY, check_json
-from dballoc.store.results import KIND, TUNE, Results
+from dballoc.store.column_types import check_json
+from dballoc.store.facts import Facts
+from dballoc.store.results import Results
 
 Stage = Literal["replay", "server"]
 Origin = Literal["default", "preset", "single", "front", "search", "simpler", "again"]
@@ -49,16 +50,6 @@ class Tried:
     seconds: float
     design: Design = Design.SOLO
     ratios: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Surveyed:
-    """What a workload did in a start of its own, before the search: the server's ``peak`` RSS,
-    bytes, None after a fault; its ``longest`` event, seconds.
-    """
-
-    peak: int | None
-    longest: float
 
 
 class Ratios(NamedTuple):
@@ -170,33 +161,28 @@ def is_search(directory: Path) -> bool:
     """Whether these are results of ``dballoc tune``. UsageError if they are not results at all."""
     results = Results.open(directory, read_only=True)
     try:
-        return results.facts().get(KIND) == TUNE
+        return results.facts().kind == "tune"
     finally:
         results.close()
 
 
 def check_is_search(results: Results, directory: Path) -> None:
     """Raise UsageError unless these are results of ``dballoc tune``."""
-    if results.facts().get(KIND) != TUNE:
+    if results.facts().kind != "tune":
         raise UsageError(f"{directory}: these are not results of dballoc tune; choose a new --out")
 
 
-def read_survey(facts: Mapping[str, str]) -> dict[str, Surveyed]:
-    """Return what a search's survey has stored so far, by workload; nothing where it has none."""
-    survey = json.loads(facts.get(SURVEY, "{}"))
-    return {w: Surveyed(peak=x["peak"], longest=x["longest"]) for w, x in survey.items()}
-
-
-def select_searched(experiment: Experiment, facts: Mapping[str, str]) -> Experiment:
+def select_searched(experiment: Experiment, facts: Facts) -> Experiment:
     """Return the experiment of a search with the workloads that its trials have. Failure if one is
     none of its own.
     """
-    if SEARCHED not in facts:
+    searched = facts.searched_workloads
+    if searched is None:
         return experiment
-    searched: list[str] = json.loads(facts[SEARCHED])
     if strange := [w for w in searched if w not in experiment.workloads]:
         raise Failure(
-            f"results.sqlite: damaged: {SEARCHED}: {strange[0]!r} is no workload of this search"
+            f"results.sqlite: damaged: searched_workloads: {strange[0]!r} is no workload of this "
+            "search"
         )
     return experiment.model_copy(
         update={"workloads": [w for w in experiment.workloads if w in searched]}

@@ -2,14 +2,12 @@
 confirms, and which of them to run.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign, read_results
 from dballoc.analysis.decisions.preference import Preference, parse_preference
@@ -26,12 +24,11 @@ from dballoc.analysis.tune.search_history import (
     ConfigurationResult,
     Tried,
     load_tried,
-    read_survey,
     select_searched,
     summarize_standings,
 )
 from dballoc.errors import Failure, UsageError
-from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
+from dballoc.store.facts import DeclaredConfirmation, KnobWorth
 from dballoc.store.open_database import FILE
 
 
@@ -88,8 +85,8 @@ class Confirmed:
 _OUTCOMES = {Ending.USE: FinalistOutcome.CONFIRMED, Ending.NOT_SETTLED: FinalistOutcome.NOT_SETTLED}
 
 
-def _judge(entry: dict, directory: Path, preference: Preference) -> Confirmed:
-    base, finalists = entry["base"], tuple(entry["finalists"])
+def _judge(entry: DeclaredConfirmation, directory: Path, preference: Preference) -> Confirmed:
+    base, finalists = entry.base, entry.finalists
     if not (directory / FILE).exists():
         return Confirmed(base=base, directory=directory, finalists=finalists)
     campaign = load_campaign(directory)
@@ -146,7 +143,7 @@ class Tuned:
     confirmed: Sequence[Confirmed]
     winner: Confirmed | None
     declared: bool
-    knobs: Sequence[dict[str, Any]]
+    knobs: Sequence[KnobWorth]
 
     @cached_property
     def estimates(self) -> Sequence[Estimated]:
@@ -158,13 +155,13 @@ class Tuned:
         """The server's peak RSS under each workload that had a start of its own, bytes; empty if
         the experiment has no more workloads than a trial.
         """
-        survey = read_survey(self.campaign.facts)
+        survey = self.campaign.facts.survey
         return {w: x.peak for w, x in survey.items() if x.peak is not None}
 
     @property
     def is_over(self) -> bool:
         """Whether search and confirmation have come to their own end."""
-        return self.campaign.facts.get("ending") == "planned"
+        return self.campaign.facts.ending == "planned"
 
 
 def load_tuned(directory: Path) -> Tuned:
@@ -173,14 +170,15 @@ def load_tuned(directory: Path) -> Tuned:
     if not tried:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc tune first")
     campaign = read_results(directory)
+    facts = campaign.facts
     try:
-        preference = parse_preference(campaign.facts.get(PREFERENCE))
+        preference = parse_preference(facts.preference)
     except UsageError as error:
-        raise Failure(f"{directory}: damaged: {PREFERENCE}: {error}") from None
-    experiment = select_searched(campaign.experiment, campaign.facts)
+        raise Failure(f"{directory}: damaged: preference: {error}") from None
+    experiment = select_searched(campaign.experiment, facts)
     confirmed = [
-        _judge(entry, directory / entry["directory"], preference)
-        for entry in json.loads(campaign.facts.get(CONFIRMATIONS, "[]"))
+        _judge(entry, directory / entry.directory, preference)
+        for entry in facts.confirmations or ()
     ]
     return Tuned(
         directory=directory,
@@ -190,6 +188,6 @@ def load_tuned(directory: Path) -> Tuned:
         standings=summarize_standings(tried, "server"),
         confirmed=confirmed,
         winner=choose_winner(confirmed, preference),
-        knobs=json.loads(campaign.facts.get(KNOBS, "[]")),
-        declared=CONFIRMATIONS in campaign.facts,
+        knobs=facts.knobs,
+        declared=facts.confirmations is not None,
     )

@@ -5,7 +5,6 @@ that each malloc takes for a recorded trace of such a server.
 from collections.abc import Sequence
 from pathlib import Path
 
-from dballoc.analysis.replay.replay_facts import RecordedMark, RecordedTrace
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.proved_malloc import prove_malloc
 from dballoc.campaign.replay import read_trace_file
@@ -19,6 +18,7 @@ from dballoc.experiment.model import Variant
 from dballoc.files.output_directory import remove_own
 from dballoc.host import directories
 from dballoc.numbers import with_unit
+from dballoc.store.replay_facts import RecordedMark, RecordedTrace
 from dballoc.trace.replay import plan_file, run_replay
 from dballoc.trace.replay.replay_settings import ReplayLimits, ReplaySettings
 

@@ -16,7 +16,6 @@ from dballoc.allocators import server_environment
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.library_version import UNKNOWN
 from dballoc.allocators.tunables import VariantSetting
-from dballoc.analysis.replay.replay_facts import RecordedTrace
 from dballoc.campaign.preparation import variant_malloc
 from dballoc.campaign.preparation.malloc_on_this_host import find_entry
 from dballoc.campaign.preparation.prepared import Prepared, check_thp
@@ -28,6 +27,7 @@ from dballoc.host.resources import cgroup, cpus
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.servers.build import Build
+from dballoc.store.replay_facts import RecordedTrace
 from dballoc.store.rows import VariantRow
 from dballoc.trace.replay import run_replay
 

@@ -4,10 +4,10 @@ machine's free memory.
 
 import psutil
 
-from dballoc.analysis.replay.replay_facts import RecordedTrace
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.numbers import with_unit
+from dballoc.store.replay_facts import RecordedTrace
 from dballoc.trace.replay.replay_settings import ReplayLimits
 
 # Seconds, as measured on two cores: of an event, of a start.

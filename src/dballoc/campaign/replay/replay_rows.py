@@ -3,8 +3,8 @@
 import json
 from dataclasses import replace
 
-from dballoc.analysis.replay.replay_facts import RecordedTrace
 from dballoc.experiment.model import REPLAY
+from dballoc.store.replay_facts import RecordedTrace
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import ReplayLatencyRow, ReplayMarkRow, ReplayPointRow, ReplayRow, StepRow
 from dballoc.trace.replay.replay_result import (

@@ -2,12 +2,11 @@
 chooses.
 """
 
-import json
 import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from dballoc.analysis.statistics.duet_estimates import compute_block_log
@@ -106,34 +105,34 @@ class DuetBlocks(ServerBlocks[Pairing]):
         those that the usual scatter asks for. Raises Unsuitable if the pilot finds that the duet
         cannot compare servers.
         """
-        duet = self._setting.experiment.duet
+        wishes = self._setting.experiment.duet
         if not needs_pilot(self._setting):
-            assert duet.slice and duet.pairs
-            self.slices = Slices(duet.slice, duet.pairs, choose_discard(self._setting, 0.0))
+            assert wishes.slice and wishes.pairs
+            self.slices = Slices(wishes.slice, wishes.pairs, choose_discard(self._setting, 0.0))
             return
         self._has_pilot = runs_here
-        fact = json.loads(results.facts()["duet"])
-        if "plan" not in fact:
-            fact |= self._find_plan(results) if runs_here else self._make_usual_plan()
-            results.set_fact("duet", json.dumps(fact))
-        plan = fact["plan"]
-        self.planned_seconds = plan["block_seconds"]
-        self.slices = Slices(plan["slice"], plan["pairs"], plan["discard"])
+        duet = results.facts().duet
+        if duet.plan is None:
+            changes = self._find_plan(results) if runs_here else self._make_usual_plan()
+            duet = replace(duet, **changes)
+            results.change_facts(duet=duet)
+        assert duet.plan
+        self.planned_seconds = duet.plan.block_seconds
+        self.slices = Slices(duet.plan.slice, duet.plan.pairs, duet.plan.discard)
 
     def _find_plan(self, results: Results) -> dict[str, Any]:
-        """Run the pilot, and plan by it. Raises Unsuitable."""
+        """Run the pilot, and return the duet's facts that follow from it. Raises Unsuitable."""
         rows = self._run_pilot(results)
         duet_pilot.check_cpu_bound(rows)
-        fact = self._evaluate_pilot(rows)
+        changes = self._evaluate_pilot(rows)
         # The looks of a design that has blocks are declared.
         if not results.blocks(Design.DUET):
-            planned = json.loads(results.facts()["planned_blocks"])
-            planned |= {Design.DUET: fact["plan"]["blocks"]}
-            results.set_fact("planned_blocks", json.dumps(planned))
-        return fact
+            planned = results.facts().planned_blocks | {Design.DUET: changes["plan"].blocks}
+            results.change_facts(planned_blocks=planned)
+        return changes
 
     def _make_usual_plan(self) -> dict[str, Any]:
-        return {"components": {}, "plan": asdict(plan_duet(self._setting, USUAL))}
+        return {"plan": plan_duet(self._setting, USUAL)}
 
     def _run_pilot(self, results: Results) -> list[Row]:
         """Run those of the pilot's trials that are not in the database; returns all its slices."""
@@ -149,7 +148,7 @@ class DuetBlocks(ServerBlocks[Pairing]):
         return results.slices("pilot")
 
     def _evaluate_pilot(self, rows: list[Row]) -> dict[str, Any]:
-        """Return the pilot's findings as facts; after a fault in it, the usual scatter's plan."""
+        """Return the pilot's findings; after a fault in it, the usual scatter's plan."""
         try:
             findings = duet_pilot.evaluate_pilot(self._setting, rows, self._measure_costs())
         except ValueError:
@@ -157,13 +156,7 @@ class DuetBlocks(ServerBlocks[Pairing]):
                 "the duet's pilot had faults; slices and pairs are the default ones"
             )
             return self._make_usual_plan()
-        components = {name: asdict(value) for name, value in findings.components.items()}
-        return {
-            "components": components,
-            "plan": asdict(findings.plan),
-            "scatter": findings.scatter,
-            "after_swap": findings.after_swap,
-        }
+        return vars(findings)
 
     # -- one duet ---------------------------------------------------------------------------------
 

@@ -18,13 +18,13 @@ from dballoc.analysis.statistics.duet_estimates import (
 from dballoc.analysis.statistics.variance_components import (
     BlockCosts,
     Components,
-    SlicePlan,
     compute_interquartile_gain,
     estimate_components,
 )
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.ways.duet_plan import choose_discard, plan_duet
 from dballoc.campaign.ways.way import Unsuitable
+from dballoc.store.facts import SlicePlan
 from dballoc.store.results import Row
 
 # A half of the CPUs that is idle for more than this share of the slices waits for a disk or locks.

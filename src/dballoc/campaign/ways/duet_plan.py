@@ -15,7 +15,6 @@ from dballoc.analysis.statistics.variance_components import (
     BlockCosts,
     Components,
     PlanRequest,
-    SlicePlan,
     plan_slices,
 )
 from dballoc.campaign.preparation.prepare import PreparedCampaign
@@ -29,6 +28,7 @@ from dballoc.campaign.ways.solo import (
 from dballoc.campaign.ways.way import BlockEstimate
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import SHORT_DISCARD, SHORTEST_COUNTED, USUAL_DISCARD
+from dballoc.store.facts import SlicePlan
 
 # By how much more a transaction may cost in the first tenth of a second that counts than in the
 # rest of a slice, as ln, before more of the slice is left out.

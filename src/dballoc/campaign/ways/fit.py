@@ -5,7 +5,6 @@ affects all alike. The next size follows from the trials in the database alone, 
 where the last run stopped.
 """
 
-import json
 import random
 import time
 from collections.abc import Sequence
@@ -34,15 +33,14 @@ from dballoc.measure.server_counters import Countable
 from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private import data_template
 from dballoc.servers.private.data_template import Template
-from dballoc.store.results import KIND, Results
+from dballoc.store.facts import Facts
+from dballoc.store.results import Results
 from dballoc.store.rows import ProbeRow
 
 _MIB = 2**20
 # The server rounds a pool up to a whole number of chunks in each of up to eight instances.
 _CHUNK = "loose-innodb-buffer-pool-chunk-size"
 _INSTANCES = 8
-# The fact that holds the variants' first sizes, where a trace gives them.
-_STARTS = "starts"
 
 
 def prepare_fit(experiment: Experiment) -> PreparedCampaign:
@@ -179,10 +177,10 @@ class FitRounds(ServerBlocks[Slot]):
         """
         if self._setting.experiment.fit.guess is None:
             return {}
-        if (kept := self._results.facts().get(_STARTS)) is None:
-            kept = json.dumps(first_cache_sizes.guess_first_sizes(self._session))
-            self._results.set_fact(_STARTS, kept)
-        return dict(json.loads(kept))
+        if (starts := self._results.facts().starts) is None:
+            starts = first_cache_sizes.guess_first_sizes(self._session)
+            self._results.change_facts(starts=starts)
+        return starts
 
     def _range_of(self, variant: str) -> cache_size_search.SizeRange:
         """Return the range that a variant's search goes through, with its own start."""
@@ -223,20 +221,14 @@ def _run_rounds(campaign: CampaignRun, _: dict[str, int]) -> None:
         number += 1
 
 
-def _make_facts(setting: PreparedCampaign, _: dict[str, int]) -> dict[str, str]:
+def _make_facts(setting: PreparedCampaign, _: dict[str, int]) -> Facts:
     names = {name: server_options.CACHES[p.server.engine] for name, p in setting.variants.items()}
-    return make_server_facts(setting) | {
-        KIND: analysis.VERB,
-        "designs": Design.SOLO,
-        "duet": "{}",
-        "planned_blocks": "{}",
-        "options": json.dumps(names),
-    }
+    return replace(make_server_facts(setting), kind="fit", options=names)
 
 
 # How many trials it takes is not known before; a "block" of its time is one of them.
 FIT = CampaignKind(
-    name=analysis.VERB,
+    name="fit",
     estimate=lambda _: DurationEstimate(ways={}),
     make_facts=_make_facts,
     prepare_blocks=lambda session, results, *_: {

@@ -28,7 +28,8 @@ from dballoc.experiment.schedule import Slot
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings import thp
-from dballoc.store.results import REPLAY, Results, TrialRecord
+from dballoc.store.facts import Facts
+from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import MeasuredTrial
 from dballoc.trace.replay import plan_file, run_replay
 from dballoc.trace.replay.replay_result import ReplayFault
@@ -163,7 +164,7 @@ def _prepare_blocks(
     return {Design.SOLO: ReplayBlocks(session, results, trace, seconds)}
 
 
-def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict[str, str]:
+def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> Facts:
     assert setting.experiment.replay
     replay = describe_replay(
         setting.trace,
@@ -175,7 +176,7 @@ def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict
 
 
 REPLAYS = CampaignKind(
-    name=REPLAY,
+    name="replay",
     estimate=estimate_replays,
     make_facts=_make_facts,
     prepare_blocks=_prepare_blocks,

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from dballoc.analysis.tables.largest_cache import VERB
 from dballoc.campaign.looks import NoLooks
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.results_directory import choose_results_directory
@@ -71,7 +70,7 @@ def fit(
     if dry_run:
         _print_plan(setting)
         return
-    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment, VERB)
+    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment, "fit")
     console = Console(stderr=as_json)
     with display(console) as watcher:
         ending = run_campaign(setting, directory, watcher, kind=FIT, looks=NoLooks()).why

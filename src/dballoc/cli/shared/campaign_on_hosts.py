@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from dballoc.cli.extras import require_extra
 from dballoc.cli.shared.safe_output import say
 from dballoc.errors import UsageError
-from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 
@@ -79,6 +78,6 @@ def find_clients_apart(directory: Path) -> bool | None:
         return None
     results = Results.open(directory, read_only=True)
     try:
-        return results.facts().get(CLIENTS) == APART
+        return results.facts().clients == "apart"
     finally:
         results.close()

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 from dballoc.analysis.decisions import preference
-from dballoc.analysis.replay.replay_facts import RecordedTrace
 from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import PreparedReplay, prepare_replay
@@ -22,6 +21,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
 from dballoc.numbers import with_unit
+from dballoc.store.replay_facts import RecordedTrace
 from dballoc.trace.changes.moments import find_window
 from dballoc.trace.model import Trace
 

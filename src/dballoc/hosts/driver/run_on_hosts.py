@@ -61,7 +61,6 @@ from dballoc.hosts.fetch_like_driver import list_fetched_files
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
 from dballoc.load.workload_files import read_workload_files
-from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.rows import BlockAheadRow, BlockRow, HostRow, MeasuredBlock
 
 # Seconds after the driver's last word in which a host ends what runs there, and how long its
@@ -112,8 +111,8 @@ def make_kind(
     return CampaignKind(
         name=None,
         estimate=estimate_duration,
-        make_facts=lambda setting, planned: (
-            make_block_facts(setting, planned) | ({CLIENTS: APART} if apart else {})
+        make_facts=lambda setting, planned: replace(
+            make_block_facts(setting, planned), clients="apart" if apart else None
         ),
         prepare_blocks=lambda session, results, *rest: make_blocks(session, results, {}, *rest),
         run_blocks=lambda campaign, planned: DriverLoop(campaign, planned, executor, clock).run(),
@@ -146,7 +145,7 @@ class DriverLoop:
         self._executor = executor
         self._clock = clock
         self._results = campaign.results
-        self._apart = campaign.results.facts().get(CLIENTS) == APART
+        self._apart = campaign.results.facts().clients == "apart"
         self._observer = campaign.observer
         self._order = interleave_blocks(planned)
         self._store = AnswerStore(self._results, campaign.session.directory, campaign.experiment)

@@ -14,7 +14,7 @@ from dballoc.files.output_directory import OutputDirectory
 from dballoc.hosts.block_messages import FilePiece, TrialFinished
 from dballoc.hosts.driver.block_under_way import BlockUnderWay
 from dballoc.hosts.place_blocks import BlockKey, Host, HostPair
-from dballoc.store import campaign_facts
+from dballoc.store import column_types
 from dballoc.store.results import HOST_LOST, Results, TrialRecord
 from dballoc.store.rows import (
     BlockAheadRow,
@@ -119,7 +119,7 @@ def _check_record(record: TrialRecord, experiment: Experiment) -> None:
     JSON that is none. Unfit for the first.
     """
     if record.trial.proof is not None:
-        campaign_facts.check_json(record.trial.proof, campaign_facts.PROOF, "proof")
+        column_types.check_json(record.trial.proof, column_types.PROOF, "proof")
     loads = record.select(StepRow), record.select(SliceRow), record.select(SliceCounterRow)
     if not {row.workload for rows in loads for row in rows} <= {None, *experiment.loads}:
         raise readers.Unfit("it loaded what is no workload of the experiment")

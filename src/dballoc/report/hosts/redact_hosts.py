@@ -24,7 +24,7 @@ def redact_pool(pool: HostPool) -> HostPool:
     # A host of which no name was recorded goes by its directory.
     names = {
         host.name: redact(host.name)
-        if host.campaigns[0].environment.get("host")
+        if host.campaigns[0].environment.host
         else str(labels[host.directories[0]])
         for host in pool.hosts
     }

@@ -13,7 +13,6 @@ from dballoc.analysis.decisions.recommendation import Bound, Recommendation
 from dballoc.analysis.measures import CHANGES, IDLE, PEAK
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
-from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.replay.replay_figures import (
     average_curves,
     average_latencies,
@@ -86,7 +85,11 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         "counters": counters.build_counter_table(campaign),
         "post": pl.DataFrame([vars(c) for c in compare_campaign_with_post(campaign)]),
     }
-    duets = {"duet": values.compute_block_logs(campaign)} if Design.DUET in campaign.designs else {}
+    duets = (
+        {"duet": values.compute_block_logs(campaign)}
+        if Design.DUET in campaign.facts.designs
+        else {}
+    )
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
         "slices": campaign.slice,
@@ -121,7 +124,8 @@ _HEAP = {"rss_start": "heap_start", PEAK.trial: "heap_peak", IDLE.trial: "heap_i
 
 def _collect_replay_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
     """Return the tables of a campaign of replays; ns where a column is of calls or events."""
-    facts = read_replay_facts(campaign)
+    facts = campaign.facts.replay
+    assert facts
     trials = campaign.trials.drop("log_tail", "proof", "level", "workload")
     return {
         "trials": trials.join(campaign.replay, on="trial", how="left").rename(_HEAP),

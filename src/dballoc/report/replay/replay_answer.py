@@ -10,7 +10,6 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.analysis.measures import PEAK
-from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.analysis.replay.replay_figures import CycleGrowth, Cycles, Fidelity, HeapGrowth
 from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE
 from dballoc.analysis.tables.baseline_comparison import Comparisons
@@ -21,6 +20,7 @@ from dballoc.report.wording.answer import Progress, describe_verdict, measure_pr
 from dballoc.report.wording.answer_table import make_answer_table
 from dballoc.report.wording.ending import compose_headline, explain_ending
 from dballoc.report.wording.ratios_as_text import format_ratio
+from dballoc.store.replay_facts import ReplayFacts
 
 _HEIGHT = 280
 

@@ -8,7 +8,6 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.measures import PEAK
-from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.analysis.replay.replay_figures import Fidelity
 from dballoc.document.charts import (
     Channel,
@@ -23,6 +22,7 @@ from dballoc.document.charts import (
 from dballoc.document.model import Figure
 from dballoc.numbers import mebibytes, number
 from dballoc.report.charts.memory import Bar, draw_bars
+from dballoc.store.replay_facts import ReplayFacts
 
 _HEIGHT = 280
 

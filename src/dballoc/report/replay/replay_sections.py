@@ -7,7 +7,6 @@ from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, chec
 from dballoc.analysis.decisions.recommendation import RecommendationBasis, recommend
 from dballoc.analysis.decisions.sequential_test import CPU, ERROR, MARGIN, MEMORY, Procedure
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
-from dballoc.analysis.replay.replay_facts import ReplayFacts, read_replay_facts
 from dballoc.analysis.replay.replay_figures import (
     Fidelity,
     average_curves,
@@ -31,6 +30,7 @@ from dballoc.report.sections.shared_sections import (
     make_floor_section,
 )
 from dballoc.report.wording.answer import measure_progress
+from dballoc.store.replay_facts import ReplayFacts
 
 
 def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> JudgedReplays:
@@ -38,7 +38,8 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
     UsageError if the campaign has not what the preference asks.
     """
     experiment = campaign.experiment
-    facts = read_replay_facts(campaign)
+    facts = campaign.facts.replay
+    assert facts
     check_preference(
         preference,
         campaign.names,
@@ -47,8 +48,8 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
         () if facts.keeps_the_clock else facts.decaying,
     )
     comparisons = compare_with_baseline(campaign)
-    margin = preference.margin or campaign.margin or DEFAULT_MARGIN
-    evidence = RecommendationBasis(margin=margin, exploratory=margin != campaign.margin)
+    margin = preference.margin or campaign.facts.margin or DEFAULT_MARGIN
+    evidence = RecommendationBasis(margin=margin, exploratory=margin != campaign.facts.margin)
     recommendation = recommend(comparisons, experiment.baseline, preference, evidence)
     return JudgedReplays(
         campaign=campaign,
@@ -69,7 +70,7 @@ def make_replay_subtitle(judged: JudgedReplays) -> str:
             f"replay of {facts.program}, {facts.events:,} events",
             *facts.flaws,
             f"{measure_progress(campaign).words}, {count(campaign.trials.height, 'trial')}",
-            str(campaign.environment.get("cpu")),
+            str(campaign.environment.cpu),
         ]
     )
 

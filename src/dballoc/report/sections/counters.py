@@ -1,6 +1,5 @@
 """The report's section on what the CPU and the kernel counted for each transaction."""
 
-import json
 from typing import Any
 
 import polars as pl
@@ -46,10 +45,10 @@ def describe_counters(campaign: Campaign) -> list[str]:
     """Return the paragraph on the method: what was counted, or why nothing was. Results of a
     dballoc that did not count have none.
     """
-    if campaign.imported or "counters" not in campaign.facts:
+    counted = campaign.facts.counters
+    if counted is None:
         return []
-    fact: dict[str, Any] = json.loads(campaign.facts["counters"])
-    events, refusal = fact.get("events", []), fact.get("refusal", "")
+    events, refusal = [*counted.events], counted.refusal
     if campaign.placement.height:
         # The fact is of the host that gave out the blocks, which ran none of them.
         events, refusal = _list_counted_events(campaign), ""

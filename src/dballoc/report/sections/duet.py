@@ -1,7 +1,6 @@
 """The report's section on the duet: cost of a transaction, its blocks, and what the pilot found."""
 
 import math
-from typing import Any
 
 import polars as pl
 
@@ -26,13 +25,14 @@ from dballoc.experiment.designs import Design
 from dballoc.numbers import NOTHING, count, number, percent
 from dballoc.report.charts.ratios import draw_ratio_frame
 from dballoc.report.wording.ratios_as_text import format_ratio
+from dballoc.store.facts import DuetFacts
 
 
 def make_duet_section(
     campaign: Campaign, comparisons: Comparisons, variants: Variants, each: bool = True
 ) -> Section:
     """Return the section on the duet; ``each``: with a chart of each workload's blocks."""
-    facts: dict[str, Any] = campaign.duet_fact
+    facts = campaign.facts.duet
     block_logs = values.compute_block_logs(campaign)
     confidence = max(
         comparisons.confidence(m) for m in comparisons.metrics if m.design == Design.DUET
@@ -43,7 +43,7 @@ def make_duet_section(
     ]
     tables = [
         _tabulate_costs(campaign, block_logs),
-        *([_tabulate_pilot(facts)] if facts.get("components") else []),
+        *([_tabulate_pilot(facts)] if facts.components else []),
     ]
     return Section(
         key=Design.DUET,
@@ -72,32 +72,32 @@ _ESTIMATES = {
 }
 
 
-def _describe_duet(facts: dict[str, Any], *, is_of_hosts: bool) -> list[str]:
-    halves = " and ".join(facts["halves"])
+def _describe_duet(facts: DuetFacts, *, is_of_hosts: bool) -> list[str]:
+    halves = " and ".join(facts.halves)
     text = [
         "Duet: the baseline and one other server at the same time, each with "
-        f"{count(facts['threads'], 'client')}, on CPUs {halves} in turns. What is compared is the "
+        f"{count(facts.threads, 'client')}, on CPUs {halves} in turns. What is compared is the "
         "server's CPU time per transaction at half of the machine's width.",
-        _ESTIMATES[facts["estimate"]],
+        _ESTIMATES[facts.estimate],
     ]
-    text += [f"{name} is not in the duet: {why}." for name, why in facts["left_out"].items()]
-    if plan := facts.get("plan"):
+    text += [f"{name} is not in the duet: {why}." for name, why in facts.left_out.items()]
+    if plan := facts.plan:
         text.append(
-            f"{_name_source(facts, is_of_hosts=is_of_hosts)}: {count(plan['pairs'], 'pair')} of "
-            f"slices of {number(plan['slice'])} s in each block, the first "
-            f"{number(plan['discard'])} s of a slice left out, and "
-            f"{count(plan['blocks'], 'block')}; that was expected to give intervals of "
-            f"±{percent(plan['half_width'])}."
+            f"{_name_source(facts, is_of_hosts=is_of_hosts)}: {count(plan.pairs, 'pair')} of "
+            f"slices of {number(plan.slice)} s in each block, the first "
+            f"{number(plan.discard)} s of a slice left out, and "
+            f"{count(plan.blocks, 'block')}; that was expected to give intervals of "
+            f"±{percent(plan.half_width)}."
         )
-    if scatter := facts.get("scatter"):
+    if scatter := facts.scatter:
         errors = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())
         text.append(f"The pilot's starts, whose true ratio is 1, were off by {errors}.")
     return text
 
 
-def _name_source(facts: dict[str, Any], *, is_of_hosts: bool) -> str:
+def _name_source(facts: DuetFacts, *, is_of_hosts: bool) -> str:
     """Return what the plan rests on."""
-    if facts.get("scatter"):
+    if facts.scatter:
         return "Planned by the pilot's findings"
     if is_of_hosts:
         return "Planned without a pilot, which would be one host's"
@@ -185,11 +185,11 @@ def _format_ratio(rows: pl.DataFrame, sign: int = 1) -> str:
     return format_ratio(r.estimate, r.low, r.high)
 
 
-def _tabulate_pilot(facts: dict[str, Any]) -> Table:
+def _tabulate_pilot(facts: DuetFacts) -> Table:
     """Return the components of scatter, each as a relative standard deviation."""
     rows = [
-        [w, *(percent(math.expm1(c[k]), 2) for k in ("start", "slice", "piece", "halves"))]
-        for w, c in facts["components"].items()
+        [w, *(percent(math.expm1(getattr(c, k)), 2) for k in ("start", "slice", "piece", "halves"))]
+        for w, c in facts.components.items()
     ]
     columns = [
         "workload",

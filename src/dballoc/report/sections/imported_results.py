@@ -1,6 +1,5 @@
 """Report results made elsewhere: what they show, machine by machine, and no more than they can."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -356,10 +355,11 @@ _PRIVATE = (
 
 
 def _make_origin_section(campaign: Campaign) -> Section:
+    assert campaign.facts.imported
     files = tabulate(
         "Files",
         (Column("file", "name"), Column("SHA-256", "sha256", words=True)),
-        json.loads(campaign.facts["imported"])["files"],
+        campaign.facts.imported.files,
         caption="As they were read; copies are in imported/ of the results.",
     )
     return Section(

@@ -189,9 +189,9 @@ def _describe_duet(campaign: Campaign, procedure: Procedure) -> str:
 
 def _find_discard(campaign: Campaign) -> float:
     """Return the seconds at the start of a slice that did not count."""
-    plan = campaign.duet_fact.get("plan")
+    plan = campaign.facts.duet.plan
     if plan:
-        return float(plan["discard"])
+        return plan.discard
     discard = campaign.experiment.duet.discard
     return USUAL_DISCARD if discard is None else discard
 

@@ -2,7 +2,6 @@
 doesn't, and why that may be.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -472,9 +471,9 @@ _WHERE_CLIENTS = {False: "run on it too", True: "run on another host"}
 
 def _has_writes(campaign: Campaign) -> bool:
     """Whether any workload changes rows; older results do not say that it doesn't."""
-    facts = json.loads(campaign.facts.get("workloads", "{}"))
+    facts = campaign.facts.workloads
     return any(
-        facts.get(name, {}).get("writes", True)
+        name not in facts or facts[name].writes
         for name in campaign.experiment.workloads
         if name != LOAD
     )
@@ -490,7 +489,7 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
         )
     machines = [part.environment for part in split_by_host(campaign)]
     stated_cpus = None if e.post is None else e.post.cpus
-    cpus_here = [machine["cpus"] for machine in machines if machine.get("cpus")]
+    cpus_here = [machine.cpus for machine in machines if machine.cpus]
     if sentence := describe_published_cpus(published.cpus, stated_cpus, cpus_here):
         reasons.append(sentence)
     if e.scaled:

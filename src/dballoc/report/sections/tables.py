@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -32,6 +32,7 @@ from dballoc.report.wording.ratios_as_text import (
     format_ratio,
     show_ratio,
 )
+from dballoc.store.facts import Environment
 
 # A table of more columns than this is turned round.
 _WIDEST = 12
@@ -434,24 +435,25 @@ def tabulate_environment(campaign: Campaign) -> Table:
     """Return the machine and the tools."""
     facts, e = campaign.facts, campaign.environment
     is_driver = campaign.placement.height > 0
-    on_off = "virtual machine" if e.get("hypervisor") else "no hypervisor seen"
-    sysbench = f"sysbench {facts['sysbench']}, " if "sysbench" in facts else ""
+    on_off = "virtual machine" if e.hypervisor else "no hypervisor seen"
+    sysbench = "" if facts.sysbench is None else f"sysbench {facts.sysbench}, "
     ran = "replays" if campaign.is_replay else "servers"
-    swap = f"swap {with_unit(e['swap'])}" if e.get("swap") else "no swap"
-    thp_sizes = f", sizes: {e['thp_sizes']}" if e.get("thp_sizes") else ""
+    swap = f"swap {with_unit(e.swap)}" if e.swap else "no swap"
+    thp_sizes = f", sizes: {e.thp_sizes}" if e.thp_sizes else ""
+    numa_nodes = 1 if e.numa_nodes is None else e.numa_nodes
     rows: dict[str, str | None] = {
-        "driver" if is_driver else "host": f"{e.get('host')} ({on_off})",
-        "CPU": f"{_describe_cpus(e)}, {count(e.get('numa_nodes', 1), 'NUMA node')}",
-        "CPU governor": e.get("governor"),
-        "memory": f"{with_unit(e.get('memory'))}, {swap}",
-        "system": f"{e.get('os')}, {e.get('libc')}",
-        "kernel": f"{e.get('kernel')} {e.get('machine')}",
-        "THP": f"{e.get('thp')}, defrag: {e.get('thp_defrag')}{thp_sizes}",
-        "ASLR, overcommit": f"{e.get('aslr')}, {e.get('overcommit')}",
-        "started by": f"{e.get('user')}; {ran} ran as {facts.get('server_user')}",
-        "tools": f"dballoc {facts.get('dballoc')}, {sysbench}Python {e.get('python')}",
-        "began (UTC)": _format_moment(float(facts["started"])),
-        "seed": facts.get("seed"),
+        "driver" if is_driver else "host": f"{e.host} ({on_off})",
+        "CPU": f"{_describe_cpus(e)}, {count(numa_nodes, 'NUMA node')}",
+        "CPU governor": e.governor,
+        "memory": f"{with_unit(e.memory)}, {swap}",
+        "system": f"{e.os}, {e.libc}",
+        "kernel": f"{e.kernel} {e.machine}",
+        "THP": f"{e.thp}, defrag: {e.thp_defrag}{thp_sizes}",
+        "ASLR, overcommit": f"{e.aslr}, {e.overcommit}",
+        "started by": f"{e.user}; {ran} ran as {facts.server_user}",
+        "tools": f"dballoc {facts.dballoc}, {sysbench}Python {e.python}",
+        "began (UTC)": _format_moment(facts.started),
+        "seed": str(facts.seed),
     }
     return tabulate("Driver and tools" if is_driver else "Machine and tools", FOUND, rows.items())
 
@@ -460,18 +462,18 @@ def tabulate_environment(campaign: Campaign) -> Table:
 FOUND = Column("what", itemgetter(0)), Column("as found", itemgetter(1), words=True)
 
 
-def _describe_cpus(machine: Mapping[str, Any]) -> str:
-    cpus, cores = count(machine.get("cpus", 0), "CPU"), count(machine.get("cores", 0), "core")
-    return f"{machine.get('cpu')}: {cpus}, {cores}"
+def _describe_cpus(machine: Environment) -> str:
+    cpus, cores = count(machine.cpus or 0, "CPU"), count(machine.cores or 0, "core")
+    return f"{machine.cpu}: {cpus}, {cores}"
 
 
 def tabulate_hosts(campaign: Campaign) -> Table:
     """Return the machines to which blocks were given; those that are alike in one row."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for e in list_environments(campaign):
-        memory = f"{round((e.get('memory') or 0) / 2**30)} GiB"
-        shape = (_describe_cpus(e), memory, *(str(e.get(key)) for key in ("kernel", "os", "thp")))
-        alike.setdefault(shape, []).append(str(e.get("host")))
+        memory = f"{round((e.memory or 0) / 2**30)} GiB"
+        shape = (_describe_cpus(e), memory, str(e.kernel), str(e.os), str(e.thp))
+        alike.setdefault(shape, []).append(str(e.host))
     return Table(
         title="Hosts",
         columns=["hosts", "CPU", "memory", "kernel", "system", "THP"],

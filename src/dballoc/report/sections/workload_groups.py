@@ -2,10 +2,8 @@
 published.
 """
 
-import json
 from functools import partial
 from itertools import product
-from typing import Any
 
 import polars as pl
 
@@ -46,16 +44,10 @@ def has_many_workloads(campaign: Campaign) -> bool:
     return len(campaign.experiment.workloads) > MANY
 
 
-def read_workload_facts(campaign: Campaign) -> dict[str, dict[str, Any]]:
-    """Return what the campaign noted of its workloads, by name."""
-    by_workload: dict[str, dict[str, Any]] = json.loads(campaign.facts.get("workloads", "{}"))
-    return by_workload
-
-
 def sort_by_group(campaign: Campaign) -> list[tuple[str, str]]:
     """Return (group, workload): the published groups first, else as the experiment has them."""
-    workload_facts = read_workload_facts(campaign)
-    pairs = [(workload_facts.get(w, {}).get("group", ""), w) for w in campaign.experiment.workloads]
+    facts = campaign.facts.workloads
+    pairs = [(facts[w].group if w in facts else "", w) for w in campaign.experiment.workloads]
     return sorted(pairs, key=lambda pair: [*_GROUPS, pair[0]].index(pair[0]))
 
 
@@ -102,10 +94,9 @@ def _find_cell(
 
 def tabulate_scan_rates(campaign: Campaign) -> list[Table]:
     """Return the table of rows per second of the workloads whose event is a whole table, if any."""
+    facts = campaign.facts.workloads
     table_scans = [
-        name
-        for name in campaign.experiment.workloads
-        if read_workload_facts(campaign).get(name, {}).get("whole")
+        w for w in campaign.experiment.workloads if w in facts and facts[w].reads_whole_tables
     ]
     scan_rates = level_curves.average_levels(campaign).filter(
         pl.col("workload").is_in(table_scans), measure="tps"
@@ -125,15 +116,14 @@ def tabulate_scan_rates(campaign: Campaign) -> list[Table]:
 
 def tabulate_workloads(campaign: Campaign) -> Table | None:
     """Return what the workloads were; None for a campaign that did not note it."""
-    workload_facts = read_workload_facts(campaign)
     rows = [
         [
-            name, w["title"] or NOTHING, w["script"],
-            "\n".join(f"{k}={v}" for k, v in w["options"].items()) or NOTHING,
-            "prepared" if w["prepared_statements"] else "text",
+            name, w.title or NOTHING, w.script,
+            "\n".join(f"{k}={v}" for k, v in w.options.items()) or NOTHING,
+            "prepared" if w.prepared_statements else "text",
             "unmeasured warm-up" if name not in campaign.experiment.workloads else "",
         ]
-        for name, w in workload_facts.items()
+        for name, w in campaign.facts.workloads.items()
     ]  # fmt: skip
     columns = ["workload", "what it does", "script", "options", "statements", "note"]
     return Table(title="Workloads", columns=columns, rows=rows, words=columns) if rows else None

@@ -32,6 +32,7 @@ from dballoc.report.sections import tables
 from dballoc.report.sections.shared_sections import list_servers, make_environment_section
 from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.wording.ratios_as_text import describe_ratio, format_ratio
+from dballoc.store.facts import KnobWorth
 
 _HEIGHT = 320
 _ON_FRONT, _BEHIND = "on the front", "behind it"
@@ -155,7 +156,7 @@ def gather_tune_report(tuned: Tuned) -> Document:
     return Document(
         title=f"dballoc tune: {campaign.experiment.name}",
         subtitle=f"{list_servers(campaign)} · {count(len(tuned.tried), 'trial')} · "
-        f"{campaign.environment.get('cpu')}",
+        f"{campaign.environment.cpu}",
         names=bases,
         answer=answer,
         sections=sections,
@@ -243,10 +244,8 @@ def _format_trials(standing: ConfigurationResult) -> str:
 _KNOBS = (
     Column("setting", "knob"),
     Column("allocator", "base", words=True),
-    Column(
-        "tried in", lambda row: "replays" if _find_stage(row) == "replay" else "servers", words=True
-    ),
-    Column("configurations", lambda row: row.get("configurations")),
+    Column("tried in", lambda knob: f"{knob.stage}s", words=True),
+    Column("configurations"),
     Column("importance for memory", "memory_share", partial(percent, digits=0)),
     Column("importance for CPU", "cost_share", partial(percent, digits=0)),
     Column("memory ÷ default", lambda row: _format_effect(row, "memory")),
@@ -259,27 +258,25 @@ def tabulate_knobs(tuned: Tuned) -> Table:
     """Return what each knob was worth, on servers and in replays."""
     order = sorted(
         tuned.knobs,
-        key=lambda r: (r["base"], _find_stage(r) == "replay", -(r["memory_share"] or 0.0)),
+        key=lambda k: (k.base, k.stage == "replay", -(k.memory_share or 0.0)),
     )
     caption = "Memory is peak RSS of servers, peak heap of replays. Search figures, no verdicts."
     return tabulate("Settings", _KNOBS, order, caption=caption)
 
 
-def _find_stage(row: dict[str, Any]) -> str:
-    return str(row.get("stage", "server"))
-
-
-def _format_effect(row: dict[str, Any], measure: str) -> str:
+def _format_effect(knob: KnobWorth, measure: str) -> str:
     """Return the largest likely effect of a knob on a measure, and at which value it is."""
-    ratio = format_ratio(row[measure], row.get(f"{measure}_low"), row.get(f"{measure}_high"))
-    value = row.get(f"{measure}_value")
+    estimate, low, high, value = (
+        getattr(knob, f"{measure}{end}") for end in ("", "_low", "_high", "_value")
+    )
+    ratio = format_ratio(estimate, low, high)
     return ratio if value is None else f"{ratio} at {value}"
 
 
-def _describe_effect(row: dict[str, Any]) -> str:
-    if row["measurable"] is None:
-        return "every trial of it failed" if row.get("failed") else "not tried"
-    return "measurable" if row["measurable"] else "nothing measurable"
+def _describe_effect(knob: KnobWorth) -> str:
+    if knob.measurable is None:
+        return "every trial of it failed" if knob.failed else "not tried"
+    return "measurable" if knob.measurable else "nothing measurable"
 
 
 def describe_knobs(tuned: Tuned) -> list[str]:
@@ -293,12 +290,12 @@ def describe_knobs(tuned: Tuned) -> list[str]:
         "estimate that the search goes by, from all trials that have it. Nothing measurable: of no "
         "value that was tried does an interval leave out 1."
     ]
-    for base in dict.fromkeys(row["base"] for row in tuned.knobs):
+    for base in dict.fromkeys(knob.base for knob in tuned.knobs):
         effects: dict[str, list[bool | None]] = {}
-        for row in tuned.knobs:
-            if row["base"] == base:
-                effects.setdefault(row["knob"], []).append(row["measurable"])
-        idle = [knob for knob, each in effects.items() if False in each and True not in each]
+        for knob in tuned.knobs:
+            if knob.base == base:
+                effects.setdefault(knob.knob, []).append(knob.measurable)
+        idle = [name for name, each in effects.items() if False in each and True not in each]
         if idle:
             paragraphs.append(f"{base}: nothing measurable came of {listing(idle)}.")
     return paragraphs

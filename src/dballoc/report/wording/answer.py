@@ -68,11 +68,11 @@ def _read_ending(campaign: Campaign, procedures: Mapping[str, Procedure]) -> str
     """Return how the campaign ended. An extension that was cut before its first block leaves what
     the budget ended as it was.
     """
-    ending = campaign.facts.get("ending")
+    ending = campaign.facts.ending
     at_budget = {
         d for d, p in procedures.items() if p.is_over_budget and p.blocks in p.budget_looks
     }
-    others = procedures.keys() - at_budget - campaign.decided.keys()
+    others = procedures.keys() - at_budget - campaign.facts.decided.keys()
     is_ended = all(procedures[d].blocks >= procedures[d].goal for d in others)
     return "budget" if ending == "interrupted" and at_budget and is_ended else ending
 
@@ -88,7 +88,7 @@ def measure_progress(campaign: Campaign) -> Progress:
         disturbed += sum(1 for reason in last.values() if reason is not None)
     procedures = declare_procedures(campaign)
     planned = {design: p.goal for design, p in procedures.items()}
-    no_duet = campaign.duet_fact.get("none")
+    no_duet = campaign.facts.duet.none
     return Progress(
         blocks={d: campaign.blocks(d) for d in planned},
         planned=planned,
@@ -101,7 +101,7 @@ def measure_progress(campaign: Campaign) -> Progress:
             design: max((n for n in p.budget_looks if n < p.looks[-1]), default=p.looks[-1])
             for design, p in procedures.items()
         },
-        decided=frozenset(campaign.decided),
+        decided=frozenset(campaign.facts.decided),
         connections=count_client_connections(campaign),
     )
 

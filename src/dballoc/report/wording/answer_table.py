@@ -29,7 +29,7 @@ class TailLatency:
 
 def collect_tail_latencies(campaign: Campaign) -> list[TailLatency]:
     """Return p99 at the highest level of every variant and workload; none without solo trials."""
-    if Design.SOLO not in campaign.designs:
+    if Design.SOLO not in campaign.facts.designs:
         return []
     rows = level_curves.compute_relative_levels(campaign, "p99").filter(
         threads=max(campaign.experiment.threads)

@@ -5,7 +5,8 @@ printed. Pure.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
+from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -16,6 +17,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.post import CLOSED_KEYS
 from dballoc.experiment.secret_names import HIDDEN, hide_argument, hide_secrets, is_secret
+from dballoc.store.facts import format_facts, parse_environment
 
 HOST, USER, DOMAIN = "HOST", "USER", "DOMAIN"
 
@@ -117,30 +119,26 @@ class Redaction:
         return self._word.sub(lambda m: self._names[m[0].lower()], text)
 
     def redact_values(self, value: Any) -> Any:
-        """Return every string within JSON, and the value of every key that is a secret's name; keys
-        stay.
+        """Return every string within JSON or facts, and the value of every key that is a secret's
+        name; keys stay.
         """
         match value:
+            case StrEnum():
+                return value
             case str():
                 return self.redact_text(value)
-            case list():
-                return [
+            case list() | tuple():
+                return type(value)(
                     self.redact_values(hide_argument(v) if isinstance(v, str) else v) for v in value
-                ]
+                )
             case dict():
                 return {
                     k: HIDDEN if v and is_secret(str(k)) else self.redact_values(v)
                     for k, v in value.items()
                 }
+        if is_dataclass(value) and not isinstance(value, type):
+            return replace(value, **{k: self.redact_values(v) for k, v in vars(value).items()})
         return value
-
-    def redact_document(self, text: str) -> str:
-        """Return a text redacted; one that is JSON stays JSON."""
-        try:
-            parsed = json.loads(text) if text[:1] in ("{", "[") else None
-        except (ValueError, RecursionError):
-            parsed = None
-        return self.redact_text(text) if parsed is None else json.dumps(self.redact_values(parsed))
 
     def _shorten(self, match: re.Match[str]) -> str:
         path = match[0]
@@ -155,15 +153,12 @@ def redact_campaign(campaign: Campaign, redaction: Redaction | None = None) -> C
     """
     redaction = redaction or find_private_names([campaign])
     experiment = _redact_experiment(campaign.experiment, redaction)
-    facts = {
-        k: redaction.redact_document(v) if k not in ("experiment", "environment") else v
-        for k, v in campaign.facts.items()
-    }
-    environment = redaction.redact_values(campaign.environment) | {"host": HOST}
-    facts |= {
-        "experiment": experiment_file.format_experiment(experiment),
-        "environment": json.dumps(environment),
-    }
+    environment = replace(redaction.redact_values(campaign.environment), host=HOST)
+    facts = replace(
+        redaction.redact_values(campaign.facts),
+        experiment=experiment_file.format_experiment(experiment),
+        environment=environment,
+    )
     return replace(
         campaign,
         facts=facts,
@@ -190,17 +185,17 @@ def find_private_names(campaigns: Sequence[Campaign], directories: Iterable[str]
     paths = [*directories]
     for campaign in campaigns:
         # Of a host's part of a campaign, the fact is still the driver's.
-        noted = [campaign.environment, json.loads(campaign.facts.get("environment", "{}"))]
+        noted = [campaign.environment, campaign.facts.environment]
         for host, text in sorted(campaign.host.select("host", "environment").iter_rows()):
-            noted.append(json.loads(text))
-            hosts.append(_list_names(host, noted[-1].get("host")))
-        users += [e.get("user") or "" for e in noted] + [campaign.facts.get("server_user") or ""]
+            noted.append(parse_environment(text, "host.environment"))
+            hosts.append(_list_names(host, noted[-1].host))
+        users += [e.user or "" for e in noted] + [campaign.facts.server_user]
         for environment in noted[:2]:
-            name = environment.get("host")
+            name = environment.host
             if name and not any(name in names for names in hosts):
                 hosts.append((name,))
         texts = [
-            *campaign.facts.values(),
+            *format_facts(vars(campaign.facts)).values(),
             *_list_texts(campaign.variant),
             *_list_texts(campaign.trials),
         ]

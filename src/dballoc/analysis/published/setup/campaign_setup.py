@@ -22,7 +22,7 @@ from dballoc.analysis.published.setup.run_setup import (
 from dballoc.analysis.published.setup.setting_values import normalize_name
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Variant
-from dballoc.store.results import KIND, SETTLED_OTHERWISE
+from dballoc.store.facts import Environment
 
 # What keeps a private server private: where it is, and how it is reached. The transport is compared
 # on its own.
@@ -79,14 +79,14 @@ def _merge_hosts(by_hosts: Mapping[str, list[PostComparison]]) -> list[PostCompa
     return sort_by_topic(merged)
 
 
-def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = None) -> RunSetup:
+def read_campaign_setup(campaign: Campaign, machine: Environment | None = None) -> RunSetup:
     """Return how a campaign ran: the builds and versions that it found, the options of its servers'
     commands, the blocks that are finished. ``machine``: of several that the servers ran on, the
     environment of the one that is meant; otherwise the first's.
     """
     experiment = campaign.experiment
     rows = {row["name"]: row for row in campaign.variant.iter_rows(named=True)}
-    workloads = json.loads(campaign.facts.get("workloads", "{}"))
+    facts = campaign.facts
     baseline = rows[experiment.baseline]
     machine = _list_machines(campaign)[0][1] if machine is None else machine
     return RunSetup(
@@ -106,59 +106,59 @@ def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = 
             )
             for variant in experiment.variant
         },
-        searched=frozenset(json.loads(campaign.facts.get("options", "{}")).values()),
-        defaults=json.loads(campaign.facts.get("option_defaults", "{}")),
+        searched=frozenset(facts.options.values()),
+        defaults=facts.option_defaults,
         workloads={
             name: WorkloadSetup(
-                title=fact.get("title", ""),
-                script=fact.get("script", ""),
-                options=fact.get("options", {}),
-                prepared=fact.get("prepared_statements", False),
-                brings=fact.get("brings", False),
-                driver=_name_driver(fact.get("driver", ""), campaign.facts.get("sysbench", "")),
+                title=work.title,
+                script=work.script,
+                options=work.options,
+                prepared=work.prepared_statements,
+                brings=work.brings,
+                driver=_name_driver(work.driver, facts.sysbench or ""),
             )
-            for name, fact in workloads.items()
+            for name, work in facts.workloads.items()
         },
-        blocks=None if KIND in campaign.facts else campaign.blocks(Design.SOLO),
+        blocks=None if facts.kind else campaign.blocks(Design.SOLO),
         machine=_describe_machine(machine),
-        host_libc=str(machine.get("libc") or ""),
-        host_cpus=machine.get("cpus"),
-        host_memory=machine.get("memory"),
-        host_thp=machine.get("thp"),
+        host_libc=machine.libc or "",
+        host_cpus=machine.cpus,
+        host_memory=machine.memory,
+        host_thp=machine.thp,
         without_thp=_list_without_thp(campaign),
-        host_cores=tuple(map(frozenset, machine.get("cpus_of_cores", []))),
+        host_cores=tuple(map(frozenset, machine.cpus_of_cores)),
         clients_apart=campaign.has_clients_apart,
-        settled_otherwise=json.loads(campaign.facts.get(SETTLED_OTHERWISE, "{}")),
+        settled_otherwise=facts.settled_otherwise,
         encryption={
             name: connections.words
             for name, connections in count_client_connections(campaign).items()
         },
-        duet=None if Design.SOLO in campaign.designs else _read_duet(campaign),
+        duet=None if Design.SOLO in campaign.facts.designs else _read_duet(campaign),
     )
 
 
 def _read_duet(campaign: Campaign) -> DuetSetup | None:
     """Return how duets were set up; None before they are planned."""
-    facts = campaign.duet_fact
-    if not facts.get("plan"):
+    duet = campaign.facts.duet
+    if duet.plan is None:
         return None
-    return DuetSetup(threads=facts["threads"], slice_seconds=facts["plan"]["slice"])
+    return DuetSetup(threads=duet.threads, slice_seconds=duet.plan.slice)
 
 
-def _list_machines(campaign: Campaign) -> list[tuple[list[str], Mapping[str, Any]]]:
+def _list_machines(campaign: Campaign) -> list[tuple[list[str], Environment]]:
     """Return the machines that the servers ran on: of each kind its hosts, and the environment of
     the first of them. Before a host has finished a block, one machine of which nothing is known.
     """
-    kinds: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
+    kinds: dict[tuple[Any, ...], tuple[list[str], Environment]] = {}
     for part in split_by_host(campaign):
         machine = part.environment
         # Hosts of one kind have nearly the same memory.
-        memory = round((machine.get("memory") or 0) / 2**30)
-        shape = [machine.get(key) for key in ("cpus", "cpus_of_cores", "thp", "libc")]
-        shape += [_describe_machine(machine), memory]
-        hosts, _ = kinds.setdefault(json.dumps(shape), ([], machine))
-        hosts.append(str(machine.get("host", "")))
-    return [*kinds.values()] or [([], {})]
+        memory = round((machine.memory or 0) / 2**30)
+        shape = machine.cpus, machine.cpus_of_cores, machine.thp, machine.libc
+        words = _describe_machine(machine)
+        hosts, _ = kinds.setdefault((*shape, words, memory), ([], machine))
+        hosts.append(machine.host or "")
+    return [*kinds.values()] or [([], Environment())]
 
 
 def _read_added_environment(environment: Mapping[str, str], variant: Variant) -> dict[str, str]:
@@ -177,10 +177,10 @@ def _list_without_thp(campaign: Campaign) -> frozenset[str]:
     return frozenset(trials["variant"])
 
 
-def _describe_machine(machine: Mapping[str, Any]) -> str:
+def _describe_machine(machine: Environment) -> str:
     """Return ``AMD EPYC 9454P (virtual machine), Debian GNU/Linux 12``, as far as it is known."""
-    processor, system = machine.get("cpu"), machine.get("os")
-    is_virtual = processor and machine.get("hypervisor")
+    processor, system = machine.cpu, machine.os
+    is_virtual = processor and machine.hypervisor
     mark = " (virtual machine)" if is_virtual else ""
     return join_words(filter(None, [processor and f"{processor}{mark}", system]))
 

@@ -1,15 +1,25 @@
 """What a campaign of replays knows of its trace: the fact ``replay``. Pure."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
 
 from dballoc.numbers import listing, percent
-from dballoc.store.results import REPLAY
 
-if TYPE_CHECKING:
-    from dballoc.analysis.campaign_tables import Campaign
+
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("has a character in it that cannot be printed")
+    return text
+
+
+Count = Annotated[int, Field(ge=0, le=10**9)]
+Size = Annotated[int, Field(ge=0, lt=2**63)]
+# Shares, seconds and standard deviations; infinite where there was too little data.
+Amount = Annotated[float, Field(ge=0)]
+# What tables and charts show as it is.
+Word = Annotated[str, AfterValidator(_check_printable)]
 
 # Why a recording ended before the program did, or anybody asked.
 _EARLY = {"limit": "at its limit", "disk": "as the disk was full"}
@@ -24,8 +34,8 @@ class RecordedMark:
     """
 
     t: float
-    name: str
-    truth: Mapping[str, int]
+    name: Word
+    truth: dict[Word, Size] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,25 +48,25 @@ class RecordedTrace:
     killed; the rest as in :class:`dballoc.trace.model.RecordingFacts` and ``CompileFacts``.
     """
 
-    program: str
-    allocator: str
-    seconds: float
-    events: int
-    threads: int
-    peak_live: int
+    program: Word
+    allocator: Word
+    seconds: Amount
+    events: Size
+    threads: Count
+    peak_live: Size
     from_start: bool
-    dropped: int
-    ended_by: str
-    not_seen: tuple[str, ...]
-    marks: tuple[RecordedMark, ...]
-    peak_touched: int = 0
-    threads_at_once: int = 0
-    unknown_frees: int = 0
-    double_frees: int = 0
-    missed_frees: int = 0
+    dropped: Size
+    ended_by: Word
+    not_seen: Annotated[tuple[Word, ...], Field(max_length=100)] = ()
+    marks: Annotated[tuple[RecordedMark, ...], Field(max_length=100_000)] = ()
+    peak_touched: Size = 0
+    threads_at_once: Size = 0
+    unknown_frees: Size = 0
+    double_frees: Size = 0
+    missed_frees: Size = 0
     has_lost_end: bool = False
-    allocator_version: str = ""
-    settings: Mapping[str, str] | None = None
+    allocator_version: Word = ""
+    settings: Annotated[dict[Word, Word], Field(max_length=100)] | None = None
 
     @property
     def malloc(self) -> str:
@@ -99,14 +109,14 @@ class ReplayFacts(RecordedTrace):
     :class:`dballoc.experiment.model.TraceReplay`.
     """
 
-    trace: str
-    sha256: str
-    mode: str
-    speed: float
-    touch: str
-    decaying: tuple[str, ...]
-    window: tuple[float, float] | None = None
-    recorded_variant: str | None = None
+    trace: Word
+    sha256: Word
+    mode: Literal["fast", "timed"]
+    speed: Amount
+    touch: Word
+    decaying: tuple[Word, ...] = ()
+    window: tuple[Amount, Amount] | None = None
+    recorded_variant: Word | None = None
 
     @property
     def keeps_the_clock(self) -> bool:
@@ -116,18 +126,3 @@ class ReplayFacts(RecordedTrace):
     def judges(self, moment: float) -> bool:
         """Whether a moment of the trace, in seconds, is in the stretch that is judged."""
         return self.window is None or self.window[0] <= moment <= self.window[1]
-
-
-def read_replay_facts(campaign: "Campaign") -> ReplayFacts:
-    """Read the fact of a campaign of replays."""
-    fact = json.loads(campaign.facts[REPLAY])
-    fact["marks"] = tuple(
-        RecordedMark(t=mark["t"], name=mark["name"], truth=mark["truth"])
-        for mark in fact.get("marks", [])
-    )
-    fact["not_seen"] = tuple(fact.get("not_seen", []))
-    fact["window"] = tuple(fact["window"]) if fact.get("window") else None
-    fact["decaying"] = tuple(fact.get("decaying", []))
-    # Older results lack what has a default.
-    names = ReplayFacts.__dataclass_fields__.keys() & fact.keys()
-    return ReplayFacts(**{name: fact[name] for name in names})
