@@ -30,7 +30,7 @@ def make_cache() -> Path:
 
 def make_in_cache(name: str) -> Path:
     """Return a directory of the cache, made for our own user alone if it is not there. Raises
-    UsageError if it cannot be made, or is none of our own.
+    UsageError if it cannot be made, or is not ours alone.
     """
     path = make_cache() / name
     try:

@@ -219,7 +219,7 @@ def test_a_table_of_windows_performance_analyzer() -> None:
         (TABLE.replace("1,234", "many"), {"process": "1234"}, ":2: Count: 'many' is not a number"),
         (TABLE.replace("Waits (us)", "W"), {"counts": "waited"}, "column 'Waits (us)' is missing"),
         ("Stack,Count\na!b,1\n", {"counts": "cpu", "process": "x"}, "has no column of processes"),
-        ("a;b 1\n", {"process": "x"}, "collapsed stacks do not say of which process they are"),
+        ("a;b 1\n", {"process": "x"}, "collapsed stacks do not name their process"),
         ("[truncated] 1\n", {}, "nt.collapsed: no stacks in it"),
     ],
 )

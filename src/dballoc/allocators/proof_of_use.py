@@ -52,7 +52,7 @@ class NotProved(Exception):
 
 def read_bindings(argv: list[str], env: Mapping[str, str], timeout: float = 60) -> Bindings:
     """Run ``argv --version`` as the server user, and read from the loader's list (``ld.so(8)``,
-    LD_DEBUG) the bindings, all of which are made at once.
+    LD_DEBUG) the bindings, which are all made at once.
 
     Raises NotProved if it does not run in this environment.
     """

@@ -32,8 +32,8 @@ def asks_for_tls(campaign: Campaign) -> bool:
 
 
 def count_client_connections(campaign: Campaign) -> dict[str, VariantConnections]:
-    """Return a campaign's connections by variant, in its order; those of which nothing is known,
-    and those without any, are left out.
+    """Return a campaign's connections by variant, in its order; workloads without any, or without a
+    count, are left out.
     """
     trials = campaign.trials.select("trial", "variant")
     rows = campaign.client_connection.join(trials, on="trial", how="inner")

@@ -53,7 +53,7 @@ class BlockHistory:
             self._repeated[design].add((row.block, row.attempt))
 
     def keep(self, design: str, block: int) -> None:
-        """Take a block's last attempt as it is, disturbed or not: the budget has no room."""
+        """Take a block's last attempt, disturbed or not: the budget has no room."""
         self._repeated[design].discard((block, self._attempts[design][block][-1]))
 
     def has_attempt(self, design: str, block: int, attempt: int) -> bool:

@@ -494,7 +494,7 @@ class ProfileAt(_ExperimentTable):
 
 
 def parse_profile_place(text: str) -> dict[str, str | int]:
-    """Parse ``WORKLOAD:CLIENTS``, of which either may be missing. Raises UsageError for another
+    """Parse ``WORKLOAD:CLIENTS``, either of which may be missing. Raises UsageError for another
     form.
     """
     workload, colon, clients = text.rpartition(":") if ":" in text else (text, "", "")
@@ -608,15 +608,14 @@ class Experiment(_ExperimentTable):
     warm-up. ``before``: of a workload, what runs unmeasured right before its first level, instead
     of its own warm-up: workloads, and :data:`SETTLE`. ``warmup_sql``: statements before them;
     "scan": a scan of every table; None: that too, unless there is something else to warm the server
-    up. ``published``: the published figures of the catalogue that it repeats; ``no_stand_in``: what
-    these have of which nothing can be had that would stand for it, by name, and why; ``post``: what
-    their post states of its set-up, which decides nothing of the campaign. ``profile``: what each
-    variant is profiled for, once, after it was measured; ``profile_at``: where (None: under every
-    workload at the highest level). ``counters``: what is counted of the server by
-    perf_event_open(2), where the host can. ``small``: the factor that ``--scale small`` stands for.
-    ``record``: whether a trace of the baseline's allocations is made beside the figures.
-    ``replay``: of dballoc replay alone, which has no server: its one workload is :data:`REPLAY`.
-    ``tune``: of dballoc tune alone.
+    up. ``published``: the published figures of the catalogue that it repeats; ``no_stand_in``: by
+    name, what they have that cannot be fetched or replaced here, and why; ``post``: what their post
+    states of its set-up, which decides nothing of the campaign. ``profile``: what each variant is
+    profiled for, once, after it was measured; ``profile_at``: where (None: under every workload at
+    the highest level). ``counters``: what is counted of the server by perf_event_open(2), where the
+    host can. ``small``: the factor that ``--scale small`` stands for. ``record``: whether a trace
+    of the baseline's allocations is made beside the figures. ``replay``: of dballoc replay alone,
+    which has no server: its one workload is :data:`REPLAY`. ``tune``: of dballoc tune alone.
     """
 
     name: Name = "experiment"

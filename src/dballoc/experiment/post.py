@@ -109,12 +109,12 @@ class Post(_PostTable):
     """What the post states, and nothing that it does not: a key left out was not stated.
 
     ``source``: who and when; ``machine``: in words. ``server``: ``NAME VERSION``. ``options``: of
-    the server, of which ``options_complete`` says whether the post states all that were set;
-    ``load_options``: of sysbench's script. ``warmup``: in order, ``a scan of every table``,
-    ``WORKLOAD by 8 clients for DURATION`` or ``settling for DURATION``. ``statements``:
-    ``WORKLOAD: 10 point selects, 1 simple range of 100, …`` is compared with what the workload
-    holds, any other words are printed beside it. ``states``: single settings, ``TOPIC, ITEM``, in
-    the words in which a report tells the run's.
+    the server; ``options_complete``: whether the post states all that were set; ``load_options``:
+    of sysbench's script. ``warmup``: in order, ``a scan of every table``, ``WORKLOAD by 8 clients
+    for DURATION`` or ``settling for DURATION``. ``statements``: ``WORKLOAD: 10 point selects, 1
+    simple range of 100, …`` is compared with what the workload holds, any other words are printed
+    beside it. ``states``: single settings, ``TOPIC, ITEM``, in the words in which a report tells
+    the run's.
 
     ``variants``: of a variant's name, what the post ran, ``NAME VERSION, SETTING=VALUE, THP MODE``,
     and remarks in brackets, which are not compared; a name that is no variant is of an allocator

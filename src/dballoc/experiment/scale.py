@@ -177,8 +177,8 @@ def restore_full_scale(experiment: Experiment) -> Experiment:
 
 
 def _shrink_times(experiment: Experiment, factor: float) -> Table:
-    """Return the shorter times. That of settling is the default's where nothing says that the
-    server settles: experiments of before it could are scaled to what they were.
+    """Return the shorter times. Settling keeps its default where nothing says that the server
+    settles.
     """
     times = {key: getattr(experiment.time, key) for key in SHORTEST}
     if not experiment.settles and times["settle"] == Time().settle:

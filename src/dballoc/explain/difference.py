@@ -135,8 +135,8 @@ class Difference:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Bytes; ``share``: of RSS's change, None where that is none; ``cpu_share``: CPU time per
-        second between them, None where they are not of one process.
+        """Bytes; ``share``: of RSS's change, None where RSS did not change; ``cpu_share``: CPU time
+        per second between them, None where they are not of one process.
         """
         return {
             "sentence": self.sentence,

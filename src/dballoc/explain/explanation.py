@@ -267,9 +267,10 @@ def _explain_missing(why: str) -> list[ChecklistSection]:
 def _talk(
     process: Process, credentials: Credentials, announce: Announce | None = None
 ) -> AbstractContextManager[Cursor]:
-    """Return a connection to the server. Raises UsageError or NoWord if there is none."""
+    """Return a connection to the server. Raises UsageError or NoWord if it refuses."""
     server = running_server.look(process, "process")
-    # The socket it listens on is surer than its options are, and needs nothing of it to be run.
+    # Take the listening socket from /proc: options can lie, and asking for them would run the
+    # server's binary.
     options = [] if running_server.listening(process) else running_server.given(server)
     return running_server.talking(server, options, credentials, announce)
 

@@ -31,7 +31,7 @@ _VERSION = re.compile(r"Ver ([\d.]+)")
 
 def _verify_version(job: FetchJob, fetched: FetchedTree) -> str:
     """Return the exact version. Raises Failure if a server does not run or is another version, or
-    if a library is none.
+    if a file is not a library.
     """
     if job.source.kind == "server":
         return _verify_server(job, fetched)

@@ -72,7 +72,7 @@ class Starter:
 
 def parse_capabilities(attribute: bytes) -> tuple[tuple[str, ...], bool]:
     """Parse the attribute ``security.capability``: the names of the capabilities that a program
-    gets, and whether they are effective at once. None of an attribute that is none. Pure.
+    gets, and whether they are effective at once. No names if the attribute is not one. Pure.
     """
     if len(attribute) < 4:
         return (), False
@@ -93,8 +93,8 @@ def explain_privilege(rights: FileRights, starter: Starter | None = None) -> Pri
     """Return why a program whose file has these rights starts privileged; None if nothing of the
     file makes it. Pure.
 
-    ``starter``: None for a program of which the kernel says that it was started so: whatever may
-    be the reason is.
+    ``starter``: None for a program that the kernel reports as started so: whatever may be the
+    reason is.
     """
     if rights.nosuid:
         return None

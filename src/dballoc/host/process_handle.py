@@ -193,7 +193,7 @@ def read_peer(connection: socket.socket) -> tuple[int, int]:
 
 
 def split_stat(text: str) -> list[str]:
-    """Split a text of /proc/PID/stat. Raises ProcessLookupError if it is none. Pure."""
+    """Split a text of /proc/PID/stat. Raises ProcessLookupError if it is not one. Pure."""
     fields = text.rpartition(")")[2].split()
     if len(fields) <= VIRTUAL_SIZE or not fields[STARTED].isdecimal():
         raise ProcessLookupError(3, "it has ended")

@@ -72,7 +72,7 @@ def parse_maps(text: str) -> list[MapsLine]:
 
 
 def parse_line(text: str) -> MapsLine | None:
-    """Parse one line; None if it is none of /proc/PID/maps, or ends before it begins."""
+    """Parse one line; None if it is not a line of /proc/PID/maps, or its end is below its start."""
     fields = _LINE.match(text)
     if fields is None or int(fields[1], 16) >= int(fields[2], 16):
         return None

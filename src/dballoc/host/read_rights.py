@@ -197,7 +197,7 @@ def open_process(pid: int) -> Process:
 
 
 def describe_absence(pid: int) -> str:
-    """Return that there is no process with that PID, or one that /proc hides, and what to do."""
+    """Return the message that no process has that PID or that /proc hides it, and what to do."""
     hiding = read_hiding()
     # With hidepid=1 a foreign process is still listed, so a missing one really is absent.
     hidden = "" if hiding == "noaccess" else describe_hidden(hiding)

@@ -131,7 +131,7 @@ def describe_usage_reports(metadata: bytes | None) -> str | None:
 
 
 def find_host(address: str) -> str:
-    """Return the host of ``HOST:PORT``. Raises UsageError if it is not such an address."""
+    """Return the host of ``HOST:PORT``. Raises UsageError if it is not one."""
     host, colon, port = address.rpartition(":")
     host = host.strip("[]")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:

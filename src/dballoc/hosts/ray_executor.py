@@ -488,7 +488,9 @@ def _ask(function: Any, node: str, *arguments: object) -> Any:
 
 
 def count_resources(node: Mapping[str, Any]) -> dict[str, int]:
-    """Return how much a node has of each resource of ours, of which Ray gives whole ones. Pure."""
+    """Return how much a node has of each resource of ours, which Ray hands out in whole units.
+    Pure.
+    """
     return {
         name: int(amount)
         for name in RESOURCES.values()

@@ -115,7 +115,7 @@ def find_decimal_mark(delimiter: str, cells: Iterable[tuple[str, str]]) -> str:
 
 
 def parse_decimal(text: str, mark: str) -> float | None:
-    """Return the number in a cell whose decimals follow ``mark``; None if it is none."""
+    """Return the number in a cell whose decimals follow ``mark``; None if it is not one."""
     if not re.fullmatch(_PLAIN_NUMBER.format(mark=re.escape(mark)), text, re.ASCII):
         return None
     return float(text.replace(mark, "."))

@@ -36,7 +36,7 @@ class ImportedFigure:
 
     @property
     def identity(self) -> tuple[str, str, int, str, int]:
-        """The key of which there may be only one figure."""
+        """The key, which only one figure may have."""
         return self.machine, self.workload, self.threads, self.variant, self.block
 
 

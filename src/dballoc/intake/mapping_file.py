@@ -1,6 +1,4 @@
-"""The mapping file ``import.toml``: which file of a directory is of which variant, workload and
-level.
-"""
+"""The mapping file ``import.toml``: the variant, workload and level of each file of a directory."""
 
 import re
 from collections.abc import Mapping

@@ -37,7 +37,7 @@ class StackFile:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFile:
-    """A file of readings of a server's memory, and of which figure they are."""
+    """A file of readings of a server's memory, and the figure that they belong to."""
 
     path: Path
     variant: str

@@ -72,7 +72,7 @@ _COLUMNS = {
 }
 _STACKS = frozenset(name for stacks, _ in _COLUMNS.values() for name in stacks)
 _WAITS = re.compile(r"waits \((s|ms|us|\u00b5s|\u03bcs|ns)\)")
-# What a number in such a column is multiplied with to give microseconds.
+# Microseconds ÷ a number in a column of this name.
 _MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "\u00b5s": 1.0, "\u03bcs": 1.0, "ns": 1e-3}
 
 _DUMP = re.compile(
@@ -178,7 +178,7 @@ def _choose_stacks(
 def _choose_process(
     processes: Iterable[_TracedProcess], wanted: str | None, origin: str
 ) -> _TracedProcess:
-    """Return the process that is meant. UsageError if it is none or several."""
+    """Return the process that is meant. Raises UsageError if none or several match."""
     present = list(processes)
     matching = [p for p in present if wanted is None or p.matches(wanted)]
     if len(matching) == 1:
@@ -298,7 +298,7 @@ VALUES: Mapping[Counts, tuple[Value, float]] = {
 
 def read_profile(file: StackFile) -> Profile:
     """Read a file of collapsed stacks, or one of the layouts of
-    :mod:`dballoc.intake.stack_profiles`. UsageError in one line if it is none of them.
+    :mod:`dballoc.intake.stack_profiles`. Raises UsageError if it is none of them.
     """
     with readers.naming(file.path):
         text = foreign_kinds.read_text(file.path, _LARGEST_FILE, errors="replace")
@@ -355,7 +355,5 @@ def _parse_stacks(text: str, file: StackFile) -> tuple[Mapping[Functions, float]
             "a table of Windows Performance Analyzer",
         )
     if file.process is not None:
-        raise UsageError(
-            f"{origin}: process: collapsed stacks do not say of which process they are"
-        )
+        raise UsageError(f"{origin}: process: collapsed stacks do not name their process")
     return collapsed.parse_collapsed(text, origin), "collapsed stacks"

@@ -89,7 +89,7 @@ _Numbered = tuple[int, str]
 
 def parse_runs(text: str, origin: str) -> list[Totals]:
     """Return the totals of each run. UsageError, ``FILE:LINE: …``, if sysbench failed, if an output
-    is cut short, if a number is none, or if this is no output of a database workload.
+    is cut short, if a number is malformed, or if this is not the output of a database workload.
     """
     lines = _remove_prefix(text.splitlines(), origin)
     parts = list(_split_runs(lines))
@@ -165,7 +165,7 @@ class _RunTotals:
     ended: bool = False
 
     def read_line(self, line: str, place: str) -> None:
-        """Read a line; ``place``: FILE:LINE. Raises UsageError if a number in it is none."""
+        """Read a line; ``place``: FILE:LINE. Raises UsageError if a number in it is malformed."""
         if match := _THREADS.match(line):
             self.values["threads"] = _parse_number(match[1], place)
         self.has_totals = self.has_totals or bool(_TOTALS.match(line))

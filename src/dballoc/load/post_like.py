@@ -10,7 +10,7 @@ from dballoc.errors import UsageError
 
 # The key that names a shipped experiment, whose ``[post]`` a post's own keys are laid over.
 KEY = "like"
-# Tables of which a post keeps the other's entries for which it has none of its own.
+# Tables that a post adds its own entries to; those of any other table replace the shipped ones.
 _MERGED = ("reasons", "states")
 
 

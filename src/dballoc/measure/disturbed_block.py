@@ -1,6 +1,6 @@
 """The noise guard: how busy the machine was with other work while a block ran.
 
-Pressure stall information (PSI) is of no use here: our own load saturates it.
+Pressure stall information (PSI) does not help: our own load saturates it.
 """
 
 import hashlib

@@ -29,7 +29,7 @@ class MemoryMark:
 
 
 def take_mark(process: Process) -> MemoryMark:
-    """Take a mark of a running process. Gone if it has ended."""
+    """Take a mark of a running process. Raises ProcessGone if it has ended."""
     try:
         rollup = process.read_text("smaps_rollup")
         maps = process_maps.read_maps(process)

@@ -83,8 +83,8 @@ class ProcessSampler:
                 os.close(fd)
 
     def cpu(self) -> float:
-        """Return the process's CPU seconds since its start, to the nanosecond. Gone if it has
-        ended.
+        """Return the process's CPU seconds since its start, to the nanosecond. Raises ProcessGone
+        if it has ended.
         """
         try:
             return time.clock_gettime(self._cpu_clock)
@@ -93,7 +93,8 @@ class ProcessSampler:
 
     def sample(self, every_thread: bool = False) -> ProcessSample:
         """Take one sample. ``every_thread`` reads all threads' context switches now; without it
-        they lag a few samples behind where there are many threads. Gone if the process has ended.
+        they lag a few samples behind where there are many threads. Raises ProcessGone if the
+        process has ended.
         """
         began = time.thread_time()
         try:

@@ -32,9 +32,9 @@ _MOST_LIBRARIES = 64
 
 @dataclass(frozen=True, kw_only=True)
 class _MainProgram:
-    """The main program as it is in memory: what :func:`dballoc.host.elf.elf_parser.list_slots`
-    lists of its file, what the loader added to virtual addresses (``bias``), and the file systems
-    that its mappings may be of; ``static``: it names no loader.
+    """The main program in memory: what :func:`dballoc.host.elf.elf_parser.list_slots` lists of its
+    file, what the loader added to virtual addresses (``bias``), and the file systems that its
+    mappings may be of; ``static``: it names no loader.
     """
 
     path: str

@@ -19,7 +19,7 @@ _SHARE = 0.6
 
 
 class Work(StrEnum):
-    """What a process can have any amount of, as it is called in the note."""
+    """What a process may have any amount of, as the note calls it."""
 
     TEXT = "bytes of text about its mappings"
     MAPPINGS = "mappings"

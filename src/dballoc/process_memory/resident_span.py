@@ -16,7 +16,7 @@ _PRESENT_PAGES = re.compile(rb"\x01+")
 
 
 class Runs(NamedTuple):
-    """Runs of resident pages by address, no two of which touch: where each begins, and ends."""
+    """Runs of resident pages by address, no two adjacent: where each begins, and ends."""
 
     starts: "array[int]"
     ends: "array[int]"

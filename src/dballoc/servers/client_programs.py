@@ -21,9 +21,9 @@ def find(build: Build, names: Sequence[str], purpose: str) -> Path:
 
 
 def find_backup(build: Build, purpose: str) -> Path:
-    """The program that copies the files of a running server of this build. UsageError, ``purpose``
-    in front, if there is none, or if it is of another series than the server, whose files it would
-    refuse in the middle.
+    """The program that copies the files of a running server of this build. Raises UsageError,
+    beginning with ``purpose``, if there is none, or if its series is not the server's: it would
+    refuse the server's files in the middle.
     """
     backup = build.entry.backup
     path = _find_first(build, backup["names"])

@@ -37,7 +37,7 @@ HOST_LOST = "host lost"
 
 # The most rows of a table: a sample a second of two servers for a month.
 _MOST_ROWS = 5_000_000
-# Of a table of which each row costs more: every host becomes a campaign of its own.
+# Of tables whose rows are larger: every host becomes a campaign of its own.
 _FEWER_ROWS = {"host": 10_000}
 
 Row = Mapping[str, Any]

@@ -89,7 +89,7 @@ _Design = Annotated[str, ("solo", "duet")]
 
 @dataclass(kw_only=True)
 class CampaignRow(TableRow):
-    """A fact of the whole campaign (dballoc.store.facts): a text as it is, all else as JSON."""
+    """A fact of the whole campaign (dballoc.store.facts): a text unchanged, all else as JSON."""
 
     KEY = ("key",)
 
@@ -450,8 +450,8 @@ class LedgerRow(TrialPart):
 @dataclass(kw_only=True)
 class SliceRow(TrialPart):
     """A piece of a slice of a duet's load, a quarter of a second or less; the start of every slice
-    is left out. In slice n of a workload the two servers of a duet had the halves of the CPUs, and
-    in slice n + 1 each had the other's.
+    is left out. The two servers of a duet swap their halves of the CPUs from each slice of a
+    workload to the next.
     """
 
     KEY = ("workload", "slice", "piece")

@@ -1,5 +1,5 @@
-"""Choose who is put forward: at most three configurations in all, each of which its search shows to
-gain more than luck would. Pure.
+"""Choose who is put forward: at most three configurations, each with a gain in the search beyond
+luck. Pure.
 
 A configuration that looks best among many noisy ones is partly lucky, and one that looks dear is
 partly unlucky. So nothing goes by a reading itself: ``estimate_effects`` says what is likely of

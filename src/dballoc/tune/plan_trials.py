@@ -52,7 +52,7 @@ _BEFORE_SIMPLER = 2
 # From this share of the search on leaders have a duet each; two once they are refined.
 DUETS_FROM = 0.6
 _DUETS, _DUETS_REFINED = 1, 2
-# Every other time the sampler proposes so many, of which the estimate chooses.
+# Every other time the sampler proposes so many, and the estimate chooses one.
 _PROPOSALS = 8
 # So many configurations of a base that replays put forward are tried on servers.
 _REPLAYED = 8
@@ -305,8 +305,8 @@ def choose_proposal(
 ) -> Mapping[str, str]:
     """Return that of the proposed parameters, which were not tried yet, that raises most the best
     gain which a configuration of the base is expected to have, over draws of what may be true of
-    all of them; the first one if nothing is known yet. One that has a setting of which only
-    failures are known is none. ``standings``: of one base.
+    all of them; the first one if nothing is known yet. Parameters with a setting that has only
+    failed are left out. ``standings``: of one base.
     """
     default = next((s for s in standings if not s.parameters and s.trials), None)
     others = [s for s in standings if s.parameters and s.trials]

@@ -23,8 +23,8 @@ FAILED = math.log(8)
 
 # Trials at random before the sampler has anything to go by.
 _STARTUP = 8
-# A setting with words is one choice, of which this word leaves it alone; a number has a switch of
-# its own beside it.
+# A setting with words is one choice; this word leaves it alone; a number has a switch of its own
+# beside it.
 _LEFT_ALONE = ""
 _SWITCH = optuna.distributions.CategoricalDistribution((False, True))
 # How often a proposal that was tried before is drawn again by the sampler, then at random.

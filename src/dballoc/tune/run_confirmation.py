@@ -118,8 +118,8 @@ def _declare(confirmation: Confirmation) -> DeclaredConfirmation:
 def _load(
     entry: DeclaredConfirmation, setting: PreparedTune, tried: Sequence[Tried], out: Path
 ) -> Confirmation:
-    """Return a campaign that was declared. UsageError unless it is that of this search's own base
-    and configurations, or if the host no longer lets it set these.
+    """Return a campaign that was declared. Raises UsageError unless it has this search's base and
+    configurations, and if the host no longer lets it set these.
     """
     base, origin = entry.base, str(out / entry.directory)
     strange = {t.variant for t in tried if not is_in_space(t, setting.spaces)}

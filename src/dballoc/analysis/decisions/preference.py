@@ -215,8 +215,8 @@ def check_preference(
     without_idle: Collection[str] = (),
 ) -> None:
     """Raise UsageError if a constraint names something that the campaign does not have. ``idle``:
-    whether idle RSS is measured; ``without_idle``: the variants of which it says nothing, as they
-    give memory back by the clock and the replay does not keep it.
+    whether idle RSS is measured; ``without_idle``: the variants that it cannot judge, because they
+    return memory by the clock, which a replay does not keep.
     """
     for constraint in preference.constraints:
         check_condition(constraint, variants, workloads, "--prefer")

@@ -321,8 +321,8 @@ def _refuse_copies(directories: Sequence[Path], campaigns: Sequence[Campaign]) -
 def _refuse_other_questions(
     campaigns: Mapping[Path, Campaign], obstacles: Mapping[Path, _Obstacles]
 ) -> None:
-    """Raise UsageError for campaigns of which nothing can be pooled with the first; where that are
-    all others, the first is the odd one.
+    """Raise UsageError for campaigns without a figure that can be pooled with the first; where that
+    are all others, the first is the odd one.
     """
     (first_directory, first), *others = campaigns.items()
     reasons = {
@@ -432,7 +432,7 @@ def _select_reasons(
 
 
 def _explain_missing(workload: str, first: Campaign, other: Campaign) -> list[str]:
-    """Return why a campaign has not the other's figure of a workload, if it is its load's fault."""
+    """Return why a campaign lacks the first one's figure of a workload, if the loads differ."""
     a, b = first.experiment, other.experiment
     if workload not in b.workloads:
         return [f"it has no workload {workload}"]

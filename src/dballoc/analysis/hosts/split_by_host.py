@@ -95,7 +95,7 @@ def _plan_part(campaign: Campaign, part: Campaign) -> Campaign:
     for design, procedure in declare_procedures(campaign).items():
         blocks, part_blocks = (each.list_attempts(design) for each in (campaign, part))
         total = max(1, blocks["block"].n_unique())
-        # Rounded up; a design of which the host has no block needs a plan, too.
+        # Rounded up; a design without a block of this host needs a plan, too.
         share = -(-planned[design] * part_blocks["block"].n_unique() // total)
         planned[design] = max(1, share)
         reached = [n for n in procedure.spending if n <= procedure.blocks]

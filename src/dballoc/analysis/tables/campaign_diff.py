@@ -223,8 +223,8 @@ def _explain_withheld(pairing: Comparability, relative: bool) -> str:
 
 
 def _list_faults(campaign: Campaign, baseline: str | None) -> dict[str, tuple[int, int]]:
-    """Return (trials with a fault, trials) by variant; with faults of the ``baseline`` that ratios
-    are to, they are every variant's that has none of its own.
+    """Return (trials with a fault, trials) by variant; faults of the ``baseline`` count for every
+    variant without faults of its own.
     """
     faults = baseline_comparison.count_faults(campaign)
     if baseline in faults:

@@ -107,8 +107,8 @@ def estimate_settings(
     measure: Measure,
 ) -> Effects:
     """Return the effects of single settings, each a name and a value, as all ``standings`` tell
-    them, of which one has a good trial at least: that of the configuration that has the setting
-    alone where there is one; else without what settings do only together.
+    them, at least one with a good trial: that of the configuration that has the setting alone where
+    there is one; else without what settings do only together.
     """
     alone = [
         ConfigurationResult(base=default.base, variant="", parameters={name: value})

@@ -1,5 +1,5 @@
-"""The first cache sizes that ``dballoc fit --from`` tries: what the memory leaves beside the heap
-that each malloc takes for a recorded trace of such a server.
+"""The first cache sizes that ``dballoc fit --from`` tries: the memory less the heap that each
+malloc needs for a recorded trace of a similar server.
 """
 
 from collections.abc import Sequence

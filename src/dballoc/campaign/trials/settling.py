@@ -37,9 +37,9 @@ class SettlingFailed(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Settling:
-    """A server that settles. ``before``: variables with their values of before, in the order in
-    which :func:`end_settling` is to set them back. ``otherwise``: for each variable that the server
-    does not have, the substitute that was switched on, or "".
+    """A server that settles. ``before``: the previous values of variables, in the order in which
+    :func:`end_settling` sets them back. ``otherwise``: for each variable that the server does not
+    have, the substitute that was switched on, or "".
     """
 
     before: Sequence[tuple[str, str]] = ()

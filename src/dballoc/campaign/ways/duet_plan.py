@@ -130,8 +130,8 @@ def needs_pilot(setting: PreparedCampaign) -> bool:
 
 @dataclass(frozen=True)
 class PilotPlan:
-    """The pilot: its ``starts``, and the ``slices`` in each, of so many ``seconds``, of which the
-    first ``discard`` do not count.
+    """The pilot: its ``starts``, and the ``slices`` in each, of so many ``seconds``, less the first
+    ``discard``.
     """
 
     starts: int

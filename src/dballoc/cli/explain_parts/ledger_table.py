@@ -248,7 +248,7 @@ def print_difference(console: Console, difference: Difference) -> None:
 
 
 def print_checklist(console: Console, sections: Sequence[ChecklistSection]) -> None:
-    """Print each with its title, its source, and its table or why there is none."""
+    """Print each with its title, its source, and its table or why it is missing."""
     for section in sections:
         console.print()
         console.print(Text(section.title, style="bold"))

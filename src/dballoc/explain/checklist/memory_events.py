@@ -142,8 +142,8 @@ def _query_summary(
 
 
 def _query_freed(cursor: Cursor, schema_off: str | None, wanted: EventFilter) -> ChecklistSection:
-    """Query what accounts have allocated and freed again: events of which nothing is in use now,
-    without those of the server's own threads, which have no account; or all that the filter names.
+    """Query what accounts have allocated and freed again: events without memory in use now, without
+    those of the server's own threads, which have no account; or all that the filter names.
     """
     narrowed, values = wanted.conditions
     title = (

@@ -68,8 +68,8 @@ def describe_session_buffers(
     statement: str = "",
 ) -> ChecklistSection:
     """Return the section. ``names``: of the variables, all numbers; ``different``: (variable,
-    value, user, sessions), None where the server does not tell. ValueError if a number in it is
-    none. Pure.
+    value, user, sessions), None where the server does not tell. Raises ValueError if a number in it
+    is malformed. Pure.
     """
     rows: list[tuple[Cell, ...]] = []
     for name in names:

@@ -195,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = request_version = "HTTP/1.0"
 
     def setup(self) -> None:
-        """Use the connection as it is: all reading and writing has deadlines here."""
+        """Use the plain connection: all reading and writing has deadlines here."""
         self.connection = self.request
         self._answer = io.BytesIO()
         self.wfile = self._answer

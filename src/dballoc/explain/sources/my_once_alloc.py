@@ -57,7 +57,7 @@ class Broken(Exception):
 
 
 def walk_chain(words: Words, root: int) -> Iterator[int]:
-    """Yield the sizes of the blocks in bytes. Raises Broken if what is there are no such blocks.
+    """Yield the sizes of the blocks in bytes. Raises Broken if the memory holds no such blocks.
 
     ``words(address, count)``: reads ``count`` words, OSError where there is nothing; ``root``:
     where the address of the first block is.

@@ -40,8 +40,8 @@ class _Usage:
 
 
 def judge_caches(case: Case) -> MemoryVerdict | None:
-    """Return the verdict on the largest of the caches; a problem goes before a larger cache that
-    is none.
+    """Return the verdict on the largest of the caches; a problem goes before a larger cache without
+    one.
     """
     judged = [v for cache in case.limits["caches"] if (v := _judge_cache(case, cache))]
     return max(judged, key=lambda v: (v.level == "problem", v.bytes), default=None)

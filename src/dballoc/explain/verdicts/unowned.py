@@ -33,7 +33,7 @@ Likelihood = Literal["likely", "possible"]
 @dataclass(frozen=True, kw_only=True)
 class Suspect:
     """A candidate. ``bytes``: what it would explain; ``fit``: how it fits, with figures; ``bound``:
-    what bounds it; ``confirm``: what shows whether it is that; ``rank``: from 0 to 1.
+    what bounds it; ``confirm``: what would prove it; ``rank``: from 0 to 1.
     """
 
     name: str

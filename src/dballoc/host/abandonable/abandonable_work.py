@@ -252,7 +252,7 @@ def run_abandonable(
     kept: Collection[int] = (),
 ) -> Result:
     """Have work done once by a child, as :class:`AbandonableWork` has it, by default within the
-    limits of a look. In a process that is such a child, it is done there.
+    limits of a look. A process that is such a child does it by itself.
     """
     if touches.is_child():
         return work()

@@ -61,8 +61,8 @@ def pack_error(error: BaseException) -> bytes:
 
 
 def unpack_answer(data: bytes) -> Any:
-    """Return the value. pickle.UnpicklingError, or what a class's own rules raise, if it is none of
-    ours.
+    """Return the value. Raises pickle.UnpicklingError, or what a class's own rules raise, if it is
+    not of our types.
     """
     return _AnswerUnpickler(io.BytesIO(data)).load()
 

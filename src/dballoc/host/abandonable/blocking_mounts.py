@@ -64,8 +64,8 @@ class Mounts:
 
     def find_blocking_device(self, device: str) -> Mount | None:
         """Return the file system with a device of /proc/PID/maps if it may block; one without a
-        name if no mount has it, as it is with shared memory of the kernel's and what was unmounted.
-        None for memory without a file, and where every mount of the device answers.
+        name if no mount has it, as for the kernel's shared memory and unmounted file systems. None
+        for memory without a file, and where every mount of the device answers.
         """
         if device == ANONYMOUS:
             return None

@@ -62,7 +62,7 @@ REQUEST_LIMIT = 1 << 26
 # What comes from a lease: the CLOCK_MONOTONIC at which this host heard of who asked for its trials.
 STAMP = struct.Struct("d")
 # Bytes of stamps that are read at once, and how often until others have their turn: all that a pipe
-# holds, of which the kernel lets an ordinary user make one of 1 MiB at most.
+# holds, which the kernel limits to 1 MiB for an ordinary user.
 LEASE_PIECE, LEASE_PIECES = 1 << 16, 16
 # Seconds to wait until killed processes are gone: at a child's end, and at the guardian's own.
 CHILD_PATIENCE = 5.0

@@ -21,13 +21,13 @@ _PRESSURES, _WINDOWS = ("some", "full"), ("avg10", "avg60", "avg300")
 
 @dataclass(frozen=True, kw_only=True)
 class CgroupMemory:
-    """The memory of a group, in bytes. ``name``: its path as it is seen from here; ``limit``: the
-    OOM killer comes there, ``high``: tasks are slowed down there, None without;
-    ``charged``: all of it, page cache included; ``inactive_file``: page cache that was not used
-    lately, which the kernel takes back before anything else; ``events``: how often ``high`` and
-    ``max`` were met, ``oom_kill`` ended a process; ``pressure``: per cent of the time in which
-    ``some`` or all (``full``) tasks waited for memory, like ``full avg60``; empty where the kernel
-    does not say (v1).
+    """The memory of a group, in bytes. ``name``: its path as seen from here; ``limit``: the OOM
+    killer comes there, ``high``: tasks are slowed down there, None without; ``charged``: all of it,
+    page cache included; ``inactive_file``: page cache that was not used lately, which the kernel
+    takes back before anything else; ``events``: how often ``high`` and ``max`` were met,
+    ``oom_kill`` ended a process; ``pressure``: per cent of the time in which ``some`` or all
+    (``full``) tasks waited for memory, like ``full avg60``; empty where the kernel does not say
+    (v1).
     """
 
     name: str

@@ -130,7 +130,7 @@ class Sandbox:
                     raise
 
     def close(self) -> None:
-        """End the child, and what makes children."""
+        """Stop the parser process and the process that forks parsers."""
         with self._lock:
             self._end()
             if self._maker is not None:

@@ -17,8 +17,8 @@ def receive_message(
     talk: socket.socket, most: int, deadline: float | None, head: bytes = b""
 ) -> Any:
     """Receive one, of at most so many bytes, before a time of the monotonic clock. ``head``: its
-    first bytes, if they have come. ConnectionError at the end, TimeoutError, ValueError if it is
-    none.
+    first bytes, if they have come. Raises ConnectionError at the end, TimeoutError, and ValueError
+    for anything else.
     """
     head += _receive_exactly(talk, HEAD.size - len(head), deadline)
     (length,) = HEAD.unpack(head)

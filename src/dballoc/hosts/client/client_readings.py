@@ -31,7 +31,7 @@ class ClientReading:
 
 
 class LoadReadings:
-    """The readings of one load, of which the first and the last count."""
+    """The readings of one load; only the first and the last count."""
 
     def __init__(self, interface: str | None) -> None:
         self._interface = interface

@@ -179,12 +179,12 @@ _FROM_CLIENT: TypeAdapter[FromClient] = TypeAdapter(
 
 
 def parse_to_client(line: bytes) -> ToClient:
-    """Parse a line of the server's host for the client's. Unfit if it is none."""
+    """Parse a line of the server's host for the client's. Raises Unfit if it is not one."""
     return parse_line(_TO_CLIENT, line)
 
 
 def parse_from_client(line: bytes) -> FromClient:
-    """Parse a line of the client's host for the server's. Unfit if it is none."""
+    """Parse a line of the client's host for the server's. Raises Unfit if it is not one."""
     return parse_line(_FROM_CLIENT, line)
 
 

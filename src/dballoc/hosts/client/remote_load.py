@@ -109,7 +109,7 @@ class RemoteLoads:
 
     def read(self, timeout: float) -> FromClient | None:
         """Return the next message of the client host; None if none comes in so many seconds. Raises
-        ClientHostFailed if it is none, Failure if the driver is gone.
+        ClientHostFailed for anything else, Failure if the driver is gone.
         """
         line = self.lines.read(timeout)
         if line is None:
@@ -263,9 +263,9 @@ def find_client_limit(
     figures: ClientFigures, threads: int, shares_kernel: bool, link: int | None
 ) -> str | None:
     """Return in words why a load's figures are the client's; None if they are the server's.
-    ``threads``: of the client, none of which can use more than one CPU; ``shares_kernel``: server
-    and client have the same CPUs, whose use tells nothing then; ``link``: speed of the slower of
-    both hosts' interfaces, bits a second, None if it is not known.
+    ``threads``: of the client, each using one CPU at most; ``shares_kernel``: server and client
+    have the same CPUs, whose use tells nothing then; ``link``: speed of the slower of both hosts'
+    interfaces, bits a second, None if it is not known.
     """
     if not figures.seconds:
         return None

@@ -463,7 +463,7 @@ class DriverLoop:
         self._campaign.blocks_ahead[row.design] = len(held)
 
     def _read_held_blocks(self) -> None:
-        """Go on with the blocks that an earlier run held, of which some may be due: it was killed
+        """Go on with the blocks that an earlier run held; some may be due: it was killed
         meanwhile.
         """
         for row in self._results.list_rows(BlockAheadRow):
@@ -610,7 +610,7 @@ class DriverLoop:
         seconds that it takes where the host lives.
         """
         free_at = self._clock() + (rest if is_alive else LEASE + _ENDING)
-        # Server and client host may share it, of which one is out of reach.
+        # Server and client host may share it, and one of them is out of reach.
         self._load.free_at[host.kernel] = max(free_at, self._load.free_at.get(host.kernel, free_at))
         if not is_alive:
             self._hosts = [each for each in self._hosts if each.name != host.name]

@@ -95,28 +95,30 @@ class AnswerStore:
         self._write(trial, [TrialRecord(trial=lost) for _ in trial.servers])
 
     def add_block(self, row: BlockRow, *, is_ahead: bool) -> None:
-        """Store a finished block; ``is_ahead``: of its look. Raises Unfit if its row is none."""
+        """Store a finished block; ``is_ahead``: of its look. Raises Unfit if the database refuses
+        its row.
+        """
         try:
             self._results.add(BlockAheadRow(**vars(row)) if is_ahead else row)
         except sqlite3.IntegrityError as error:
-            raise readers.Unfit(f"a block's row is none: {error}") from None
+            raise readers.Unfit(f"the database refuses a block's row: {error}") from None
 
     def remove_files(self, block: BlockUnderWay) -> None:
-        """Remove the raw files of the trial under way, of which no row will tell."""
+        """Remove the raw files of the trial under way: no row will name them."""
         if block.directory is not None and block.position is not None:
             self._directory.remove_trial_directory(block.directory)
 
     def _write(self, trial: Slot, records: list[TrialRecord]) -> None:
-        """Store a trial. Unfit if the database does not take its rows."""
+        """Store a trial. Raises Unfit if the database refuses its rows."""
         try:
             self._results.add_trial(trial, *records)
         except sqlite3.IntegrityError as error:
-            raise readers.Unfit(f"a trial's rows are none: {error}") from None
+            raise readers.Unfit(f"the database refuses a trial's rows: {error}") from None
 
 
 def _check_record(record: TrialRecord, experiment: Experiment) -> None:
-    """Check what would make the results unreadable later: names that the experiment has not, and
-    JSON that is none. Unfit for the first.
+    """Check what would make the results unreadable later: names that the experiment does not have,
+    and text that is not JSON. Unfit for the first.
     """
     if record.trial.proof is not None:
         column_types.check_json(record.trial.proof, column_types.PROOF, "proof")

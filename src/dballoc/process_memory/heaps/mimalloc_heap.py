@@ -100,7 +100,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment of so many ``slices``, the first ``info`` of which are its header."""
+    """A segment of so many ``slices``; the first ``info`` are its header."""
 
     slices: int
     info: int

@@ -93,8 +93,8 @@ def _read_mimalloc(
 def _read_variables(
     process: Process, family: Mapping[str, Any], library: str, mappings: Sequence[MapsLine]
 ) -> dict[str, SettingInForce]:
-    """Read the settings that the library names as variables. Raises SandboxError if its file is
-    none, or damaged.
+    """Read the settings that the library names as variables. Raises SandboxError if its file is not
+    ELF, or damaged.
     """
     base = next((m.start for m in mappings if m.path == library and m.offset == 0), None)
     if base is None:

@@ -81,7 +81,7 @@ class SavedSnapshot:
         return {}
 
     def snapshot(self) -> Snapshot:
-        """Return the snapshot. UsageError if the file cannot be read, or is none."""
+        """Return the snapshot. Raises UsageError if the file cannot be read or is not one."""
         try:
             with readers.naming(self.path):
                 path = os.fspath(self.path.absolute())

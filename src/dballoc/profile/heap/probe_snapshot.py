@@ -186,7 +186,7 @@ class _Records:
 
 
 def parse_snapshot(data: bytes) -> Snapshot:
-    """Parse a snapshot. Damaged if these bytes are none."""
+    """Parse a snapshot. Raises Damaged if these bytes are not one."""
     records = _read_records(data)
     head = records.check()
     return Snapshot(

@@ -32,8 +32,8 @@ class OpenFile(NamedTuple):
 
 
 def describe_file(parser: Sandbox, fd: int) -> Image:
-    """Read an ELF file's description of itself, in a sandbox. Raises SandboxError if it is none, or
-    a broken one.
+    """Read an ELF file's description of itself, in a sandbox. Raises SandboxError if it is not a
+    sound one.
     """
     facts = parser.call("describe", [fd])
     link = facts.pop("link")

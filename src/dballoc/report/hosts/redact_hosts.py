@@ -21,7 +21,7 @@ def redact_pool(pool: HostPool) -> HostPool:
         [str(directory.parent) for directory in directories if directory.parent != Path()],
     )
     redact = redaction.redact_text
-    # A host of which no name was recorded goes by its directory.
+    # A host without a recorded name goes by its directory.
     names = {
         host.name: redact(host.name)
         if host.campaigns[0].environment.host

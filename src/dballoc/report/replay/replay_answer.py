@@ -192,7 +192,7 @@ def _compose_headline(judged: JudgedReplays) -> str:
 
 
 def _describe_window(facts: ReplayFacts) -> str:
-    """Return of which stretch the peak is, where it is not the trace's."""
+    """Return which stretch the peak belongs to, if it is not the whole trace."""
     if facts.window is None:
         return ""
     begin, end = facts.window

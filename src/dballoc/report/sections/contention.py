@@ -378,8 +378,8 @@ def make_flame_graphs(
     watched: Mapping[str, ContentionProfiles], key_end: str, after: str
 ) -> list[Embed]:
     """Return the flame graphs: the waits without those for the client, all, and who woke others.
-    ``key_end``: what makes their keys differ from those of other profiles; ``after``: what their
-    titles end with.
+    ``key_end``: the prefix that tells their keys from those of other profiles; ``after``: what
+    their titles end with.
     """
     embeds = []
     switches = {name: w.switches for name, w in watched.items() if w.switches}

@@ -90,8 +90,8 @@ def _describe_stand_ins(campaign: Campaign) -> list[str]:
 
 
 def _describe_not_settable(campaign: Campaign) -> list[str]:
-    """Return a sentence for each variant that leaves out something of its original, but for those
-    of which the post says what they were: the note on the post has them.
+    """Return a sentence for each variant that leaves out something of its original, unless the post
+    describes it: the note on the post has them.
     """
     post = campaign.experiment.post or Post()
     return [

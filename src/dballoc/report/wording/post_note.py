@@ -46,8 +46,8 @@ def describe_comparisons(post: Post, comparisons: Sequence[PostComparison]) -> P
 
 
 def _write_lines(differences: Sequence[PostComparison]) -> list[str]:
-    """Return a line for each difference; items that differ in the same way share one, and so do
-    all settings of which only one side has a value.
+    """Return a line for each difference; items that differ in the same way share one, and so do all
+    settings with a value on one side only.
     """
     unset = [d for d in differences if d.run == NOT_SET]
     added = [d for d in differences if d.post == DEFAULT]

@@ -238,7 +238,7 @@ def _choose_table_cache(clients: int, tables: int, most_files: float) -> int:
 def open_files(
     clients: int, tables: int, max_connections: str = "", most_files: float = math.inf
 ) -> int:
-    """Return how many file descriptors such a server needs: for connections, tables, and itself.
+    """Return how many file descriptors the server needs: for connections, tables, and itself.
     ``max_connections``: the option's value; a server that cannot open as many files lowers it;
     ``most_files``: as for :func:`capacity`.
     """

@@ -60,7 +60,7 @@ class Running:
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    """Find a free TCP port of one of this host's addresses. Raises OSError if it is none."""
+    """Find a free TCP port of one of this host's addresses. Raises OSError if it is not one."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as s:
         s.bind((host, 0))
         port: int = s.getsockname()[1]

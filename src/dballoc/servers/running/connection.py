@@ -206,8 +206,8 @@ def connect(process: Process, path: str, credentials: Credentials) -> "pymysql.C
 
 def _have_connected(talk: socket.socket, connect: Callable[[], None], subject: str) -> None:
     """Have a child that can be given up connect a socket, which it shares with us: a path may lead
-    over a file system that never answers. In such a child it is done there. Raises Failure if it
-    takes too long, OSError if there is no connection.
+    over a file system that never answers. A process that is such a child connects by itself. Raises
+    Failure if it takes too long, OSError if there is no connection.
     """
     run_abandonable(connect, subject, kept=[talk.fileno()])
 

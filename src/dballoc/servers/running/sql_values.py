@@ -43,7 +43,7 @@ def decode_real(text: str) -> float:
 
 def decode_decimal(text: str) -> int | float:
     """Return the value of a DECIMAL: an integer (all sums of counters), or else the nearest real
-    number. ValueError if it is none.
+    number. Raises ValueError if it is not one.
     """
     if not _DECIMAL.fullmatch(text):
         raise ValueError("not a DECIMAL")
@@ -70,8 +70,8 @@ DECODERS: dict[Any, Any] = {
 
 
 def parse_count(value: object) -> int:
-    """Return a number that a server may have sent as text, or a fraction; NULL is 0. ValueError if
-    it is none, or beyond 64 bits.
+    """Return a number that a server may have sent as text, or a fraction; NULL is 0. Raises
+    ValueError if it is not one, or beyond 64 bits.
     """
     if value is None or value == "":
         return 0

@@ -319,7 +319,7 @@ def _join_compiled(
     sources: Sequence[Trace], repetitions: int, leftovers: Leftovers
 ) -> CompileFacts:
     compiled = [source.compiled for source in sources]
-    # A trace of which several stretches are taken counts once.
+    # A trace counts once, however many stretches are taken from it.
     once = {id(facts): facts for facts in compiled}.values()
     named = vars(compiled[0]).keys() - {"resolution", "timed", "history"}
     counts = {name: sum(getattr(facts, name) for facts in once) for name in named}

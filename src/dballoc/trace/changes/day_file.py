@@ -1,4 +1,4 @@
-"""Read a day's TOML file: which stretches of which traces follow one another.
+"""Read a day's TOML file: the stretches of traces, in their order.
 
 ``days`` is how often all of them follow one another (1 by default), ``leftovers`` ``free``
 (default) or ``keep``, see ``compose_traces.py``; each ``[[stretch]]`` has
@@ -40,7 +40,7 @@ class Day(BaseModel):
 
 
 def read_day(path: Path) -> Day:
-    """Read a day's file. UsageError, with the place, if it is none."""
+    """Read a day's file. Raises UsageError, with the place, if it is not one."""
     try:
         with readers.naming(path):
             return Day.model_validate(readers.table(readers.text(path)))

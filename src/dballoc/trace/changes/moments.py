@@ -32,8 +32,8 @@ def find_moment(trace: Trace, moment: Moment, where: str) -> int:
 
 
 def find_window(trace: Trace, text: str) -> tuple[float, float]:
-    """Return the seconds of ``FROM..TO``, two moments of which either may be missing. Raises
-    UsageError for another form, or a stretch in which there is nothing.
+    """Return the seconds of ``FROM..TO``, two moments; either may be missing. Raises UsageError for
+    another form, or a stretch in which there is nothing.
     """
     first, dots, last = text.partition("..")
     length = get_duration(trace) / 1e9

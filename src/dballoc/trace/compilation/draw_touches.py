@@ -26,7 +26,7 @@ Runs = tuple[tuple[int, int], ...]
 
 # Bytes. Smaller blocks are touched whole: nearly all of them are.
 LARGE = 8 * 1024
-# ns; bytes: the rule for large blocks of which nothing is known.
+# ns; bytes: the rule for large blocks without a sample.
 _LONG_LIVED = 1_000_000_000
 _FIRST = 32 * 1024
 # Runs of all patterns; a server has some thousands. What comes after them gets the rule.

@@ -292,7 +292,7 @@ def _decode_buffers(data: memoryview, buffers: Sequence[Sequence[Chunk]]) -> Eve
 
 
 def _claim_events(pieces: Iterable[Chunk]) -> int:
-    """Return how many events pieces claim to have, of which each takes two bytes at least."""
+    """Return how many events pieces claim to have; each takes two bytes at least."""
     return sum(min(piece.events, piece.length // event_records.HEAD_BYTES) for piece in pieces)
 
 

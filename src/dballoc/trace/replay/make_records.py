@@ -50,7 +50,7 @@ def assign_slots(
     return slot[before], int(slot[-1]) + 1 if count else 0
 
 
-# Items of which the records are made at once: what is needed meanwhile stays in the CPU's cache.
+# Items whose records are made at once: what is needed meanwhile stays in the CPU's cache.
 _PIECE = 1 << 17
 
 
@@ -147,7 +147,7 @@ def _list_items(
     events: ThreadEvents, births: tuple[Birth, ...], allocated: NDArray[np.bool_]
 ) -> _Items:
     """List what a thread does. Left out are frees of blocks that the trace does not allocate; a
-    realloc of such a block only allocates.
+    realloc of one only allocates.
     """
     old = events.freed.astype(np.int32)
     if len(allocated):

@@ -66,7 +66,7 @@ def _find_failed_allocations(figures: ReplayFigures) -> ReplayFault | None:
 
 def parse_figures(text: str, engine_memory: int, marks: tuple[str, ...]) -> ReplayFigures:
     """Parse the engine's document. ``engine_memory``: anonymous bytes of the engine itself, taken
-    off every heap; ``marks``: their names. Raises Failure if it is none.
+    off every heap; ``marks``: their names. Raises Failure if it is not one.
     """
     try:
         document = json.loads(text)

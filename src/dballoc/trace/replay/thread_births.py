@@ -25,8 +25,8 @@ class Births:
 
 def find_births(trace: Trace) -> Births:
     """Find who creates whom, and when: when the trace says, else when the thread first does
-    something; never after it creates another. One whose creator is not known, or of which nothing
-    is known at all, is a root; so is one thread of each circle.
+    something; never after it creates another. A thread without a known creator is a root; so is one
+    thread of each circle.
     """
     creator = _find_creators(trace)
     moment = {

@@ -1,5 +1,5 @@
-"""Read a trace's file. Nothing in it is believed: every count is compared with what is there before
-memory is taken for it, and what the events refer to is checked.
+"""Read a trace's file. Nothing in it is believed: every count is compared with the file's size
+before memory is taken for it, and every reference of an event is checked.
 """
 
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ def read_trace(path: Path, limits: TraceLimits = LIMITS) -> Trace:
 
 
 def parse_trace(file: BinaryIO, limits: TraceLimits) -> Trace:
-    """Read a trace from an open file. DamagedTrace if it is none."""
+    """Read a trace from an open file. Raises DamagedTrace if it is not one."""
     blocks = read_blocks(file, limits)
     first = next(blocks, None)
     if first is None:

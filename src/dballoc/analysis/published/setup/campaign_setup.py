@@ -147,7 +147,7 @@ def _read_duet(campaign: Campaign) -> DuetSetup | None:
 
 def _list_machines(campaign: Campaign) -> list[tuple[list[str], Environment]]:
     """Return the machines that the servers ran on: of each kind its hosts, and the environment of
-    the first of them. Before a host has finished a block, one machine of which nothing is known.
+    the first of them. Before a host has finished a block, one unknown machine.
     """
     kinds: dict[tuple[Any, ...], tuple[list[str], Environment]] = {}
     for part in split_by_host(campaign):
