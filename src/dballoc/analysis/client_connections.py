@@ -32,7 +32,7 @@ def asks_for_tls(campaign: Campaign) -> bool:
 
 
 def count_client_connections(campaign: Campaign) -> dict[str, VariantConnections]:
-    """Return a campaign's connections by variant, in its order; workloads without any, or without a
+    """Return a campaign's connections by variant, in its order; variants without any, or without a
     count, are left out.
     """
     trials = campaign.trials.select("trial", "variant")

@@ -91,7 +91,7 @@ def _describe_stand_ins(campaign: Campaign) -> list[str]:
 
 def _describe_not_settable(campaign: Campaign) -> list[str]:
     """Return a sentence for each variant that leaves out something of its original, unless the post
-    describes it: the note on the post has them.
+    describes it: the note on the post has it.
     """
     post = campaign.experiment.post or Post()
     return [

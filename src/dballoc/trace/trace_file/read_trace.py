@@ -1,4 +1,4 @@
-"""Read a trace's file. Nothing in it is believed: every count is compared with the file's size
+"""Read a trace's file. Nothing in it is believed: every count is compared with the bytes at hand
 before memory is taken for it, and every reference of an event is checked.
 """
 
