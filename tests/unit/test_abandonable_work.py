@@ -29,6 +29,8 @@ from dballoc.host.process_handle import Process
 from dballoc.process_memory.mapping_kind import MappingKind
 from hostile_files import HostileFile, HostileFiles
 
+pytestmark = pytest.mark.long
+
 SHORT = LookLimits(seconds=30.0, patience=0.5)
 ROOT = Path("/")
 

@@ -13,6 +13,8 @@ from dballoc.catalogue import foreign_options
 from dballoc.servers.private.command_line import RESERVED, check
 from dballoc.servers.running import adopted_options
 
+pytestmark = pytest.mark.long
+
 
 def take(*arguments: str, plugins: Path | None = None) -> adopted_options.Taken:
     return adopted_options.take(adopted_options.parse(arguments), plugins)

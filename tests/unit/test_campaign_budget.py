@@ -17,6 +17,8 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.run_blocks import list_designs_over_budget
 from dballoc.experiment.model import Experiment
 
+pytestmark = pytest.mark.long
+
 
 @dataclass
 class Clock:

@@ -38,6 +38,8 @@ from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.wording.ratios_as_text import show_ratio
 from dballoc.store.results import Results
 
+pytestmark = pytest.mark.long
+
 MakeHost = Callable[..., Path]
 
 # What each host does to the throughput of all but the baseline, and to the memory of tuned.

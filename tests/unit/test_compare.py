@@ -23,6 +23,8 @@ from dballoc.cli.results_verbs import compare as verb
 from dballoc.errors import Failure, UsageError
 from dballoc.report import diff_report as said
 
+pytestmark = pytest.mark.long
+
 
 def compared(first: Path, second: Path, asked: RatioKind | None = None) -> CampaignDiff:
     return compare_campaigns(load_campaign(first), load_campaign(second), asked)

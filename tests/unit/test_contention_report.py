@@ -19,6 +19,8 @@ from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.model import Profile, Sample
 from dballoc.report import write_report_outputs
 
+pytestmark = pytest.mark.long
+
 TABLE = {
     "name": "t",
     "baseline": "glibc",

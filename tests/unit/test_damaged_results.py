@@ -23,6 +23,8 @@ from dballoc.document import chart_files
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 
+pytestmark = pytest.mark.long
+
 Make = Callable[..., Path]
 Run = Callable[..., tuple[int, str]]
 

@@ -23,6 +23,8 @@ import duet
 import hosts_verdicts
 import lost_hosts
 
+pytestmark = pytest.mark.long
+
 
 def write_recommendation(out: Path, ending: str | None, figures: list[dict[str, Any]]) -> None:
     out.mkdir(exist_ok=True)

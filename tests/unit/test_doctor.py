@@ -23,6 +23,8 @@ from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.measure import perf_events
 from dballoc.measure.server_counters import Countable
 
+pytestmark = pytest.mark.long
+
 POLICY = """libmimalloc2.0:
   Installed: 2.0.9
   Candidate: 2.0.9

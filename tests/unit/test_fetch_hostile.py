@@ -25,6 +25,8 @@ from dballoc.fetch import fetch_one, private_store
 from dballoc.fetch.clients import archive
 from dballoc.fetch.unpack import archive_members, safe_extraction
 
+pytestmark = pytest.mark.long
+
 Make = Callable[[tarfile.TarFile], None]
 LIBRARY = "jemalloc/lib/libjemalloc.so.2"
 

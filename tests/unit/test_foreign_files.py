@@ -35,6 +35,8 @@ from dballoc.store.facts import format_facts
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 
+pytestmark = pytest.mark.long
+
 # Seconds that a verb may take to refuse a file.
 PATIENCE = 60
 OTHER = 12345

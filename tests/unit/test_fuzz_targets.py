@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 from catalogue import LONG, SHORT, names, target
 from mutate import mutated
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("name", names())
 def test_valid_inputs_are_no_findings(name: str) -> None:

@@ -18,6 +18,8 @@ from dballoc.process_memory.heaps.glibc_heap import HEAP, LAYOUTS, ArenaLayout
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
 from dballoc.process_memory.smaps import MemoryMapping
 
+pytestmark = pytest.mark.long
+
 LIBC = "/lib/libc.so.6"
 DATA, BRK, ARENA, LARGE = 0x7F0000100000, 0x555500000000, 0x7F0004000000, 0x7F0010000000
 PAGES = {DATA: 4, BRK: 34, ARENA: 33, LARGE: 70}

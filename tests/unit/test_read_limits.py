@@ -19,6 +19,8 @@ from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
 from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
 
+pytestmark = pytest.mark.long
+
 HOSTILE = Path(__file__).parents[1] / "native" / "hostile.c"
 MIB = 1 << 20
 START = 0x7F0000000000

@@ -38,6 +38,8 @@ from dballoc.report.replay.replay_sections import judge_replays
 from dballoc.report.report_content import gather_report
 from dballoc.store.replay_facts import RecordedMark
 
+pytestmark = pytest.mark.long
+
 
 def report(directory: Path) -> Document:
     return gather_report(load_campaign(directory))

@@ -37,6 +37,8 @@ from dballoc.report.write_report import gather_document
 from dballoc.store.facts import WorkloadFacts
 from dballoc.store.results import Results
 
+pytestmark = pytest.mark.long
+
 Campaign = Callable[..., Path]
 
 

@@ -41,6 +41,8 @@ from simulate import (
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
 
+pytestmark = pytest.mark.long
+
 NOISY = Host(luck=0.02, trend=0.10, walk=0.005, steps=2)
 # On a host as quiet as this, campaigns are decided at every look, so that the stop rule has
 # something to choose.

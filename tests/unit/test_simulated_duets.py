@@ -34,6 +34,8 @@ from simulate import (
 
 from dballoc.analysis.statistics.duet_estimates import Estimate, Piece, compute_block_log
 
+pytestmark = pytest.mark.long
+
 # 4 000 campaigns: a standard error of 0.34 percentage points at 5 %.
 VARIANTS, SEEDS, CAMPAIGNS = 3, 1000, 4000
 NOTHING = np.zeros((VARIANTS, 1))

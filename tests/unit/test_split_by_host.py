@@ -36,6 +36,8 @@ from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.compose_answer import compose_notes
 from dballoc.report.wording.redact import redact_campaign
 
+pytestmark = pytest.mark.long
+
 MakeExperiment = Callable[..., Experiment]
 
 

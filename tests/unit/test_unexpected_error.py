@@ -16,6 +16,8 @@ import pytest
 from dballoc.cli import unexpected_error
 from dballoc.errors import Failure, UsageError
 
+pytestmark = pytest.mark.long
+
 Ends = Callable[..., subprocess.CompletedProcess[str]]
 
 # A verb that ends as the test wants it to.

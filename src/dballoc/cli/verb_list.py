@@ -11,6 +11,7 @@ import typer
 
 import dballoc
 from dballoc.cli.extras import is_installed, require_extra
+from dballoc.cli.light_command import LightCommand, LightGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +158,8 @@ def application(verbs: Iterable[str] = VERBS) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name, context_settings=_SETTINGS.get(name))(command)
+            settings = _SETTINGS.get(name)
+            app.command(name, cls=LightCommand, context_settings=settings)(command)
     return app
 
 
@@ -178,7 +180,8 @@ def _make_entry() -> Callable[[], None]:
 
 def _make_empty_application() -> typer.Typer:
     app = typer.Typer(
-        name="dballoc", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        name="dballoc", cls=LightGroup, no_args_is_help=True,
+        add_completion=False, pretty_exceptions_enable=False,
         help="Which malloc should my MySQL-family server run on, and where does its memory go?",
     )  # fmt: skip
     app.callback()(_root)

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
-
-from pydantic import Field, TypeAdapter
+from typing import Any
 
 from dballoc.numbers import with_unit
 
@@ -24,8 +22,8 @@ class ChecklistSection:
 
     title: str
     source: str
-    columns: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] = ("what", "value")
-    rows: Annotated[list[tuple[Cell, ...]], Field(max_length=10_000)] = field(default_factory=list)
+    columns: tuple[str, ...] = ("what", "value")
+    rows: list[tuple[Cell, ...]] = field(default_factory=list)
     missing: str | None = None
     note: str | None = None
 
@@ -71,34 +69,3 @@ def list_numeric_columns(section: ChecklistSection) -> list[bool]:
 def format_share(part: int, total: int) -> str | None:
     """Return a part as ``1,024 of 4,096 (25%)``; None of nothing."""
     return f"{part:,} of {total:,} ({part / total:.0%})" if total else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _SavedSection(ChecklistSection):
-    """A section as :meth:`ChecklistSection.as_json` writes it."""
-
-    bytes: Annotated[list[tuple[int, int]], Field(max_length=400_000)] = field(default_factory=list)
-
-
-_SAVED = TypeAdapter(Annotated[list[_SavedSection], Field(max_length=100)])
-
-
-def parse_sections(saved: Any) -> list[ChecklistSection]:
-    """Return the sections of a saved snapshot. pydantic.ValidationError or ValueError for anything
-    else.
-    """
-    sections = []
-    for part in _SAVED.validate_python(saved):
-        if any(len(row) != len(part.columns) for row in part.rows):
-            raise ValueError("procedure: a row has not as many cells as there are columns")
-        fields = vars(part).copy()
-        sizes = set(fields.pop("bytes"))
-        rows = [
-            tuple(
-                Bytes(cell) if isinstance(cell, int) and (number, i) in sizes else cell
-                for i, cell in enumerate(row)
-            )
-            for number, row in enumerate(part.rows)
-        ]
-        sections.append(ChecklistSection(**fields | {"rows": rows}))
-    return sections

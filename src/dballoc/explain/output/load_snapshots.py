@@ -2,17 +2,17 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.checklist.section import parse_sections
+from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output.saved_snapshots import FORMAT, VERSION
 from dballoc.explain.verdicts.evidence import Evidence
@@ -110,7 +110,7 @@ def _parse_explanation(value: Any, where: str) -> Explanation:
             evidence=_EVIDENCE.validate_python(value["evidence"]),
             answer=str(value["answer"]),
             verdicts=_VERDICTS.validate_python(value["verdicts"]),
-            sections=parse_sections(value.get("procedure", [])),
+            sections=_parse_sections(value.get("procedure", [])),
             reach=_REACH.validate_python(bounds.get("reach")) if bounds else None,
             usage=_USAGE.validate_python(_without_share(value.get("usage"))),
         )
@@ -161,3 +161,36 @@ def _find_impossible(explanation: Explanation) -> str:
     if not all(abs(size) < _HUGE for size in sizes):
         return "a size in it is larger than any memory"
     return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SavedSection(ChecklistSection):
+    """A section as :meth:`ChecklistSection.as_json` writes it."""
+
+    columns: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] = ("what", "value")
+    rows: Annotated[list[tuple[Cell, ...]], Field(max_length=10_000)] = field(default_factory=list)
+    bytes: Annotated[list[tuple[int, int]], Field(max_length=400_000)] = field(default_factory=list)
+
+
+_SAVED = TypeAdapter(Annotated[list[_SavedSection], Field(max_length=100)])
+
+
+def _parse_sections(saved: Any) -> list[ChecklistSection]:
+    """Return the sections of a saved snapshot. pydantic.ValidationError or ValueError for anything
+    else.
+    """
+    sections = []
+    for part in _SAVED.validate_python(saved):
+        if any(len(row) != len(part.columns) for row in part.rows):
+            raise ValueError("procedure: a row has not as many cells as there are columns")
+        fields = vars(part).copy()
+        sizes = set(fields.pop("bytes"))
+        rows = [
+            tuple(
+                Bytes(cell) if isinstance(cell, int) and (number, i) in sizes else cell
+                for i, cell in enumerate(row)
+            )
+            for number, row in enumerate(part.rows)
+        ]
+        sections.append(ChecklistSection(**fields | {"rows": rows}))
+    return sections

@@ -11,8 +11,6 @@ from configparser import Error as NoSection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import myloginpath
-
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.files import foreign_file
@@ -173,6 +171,8 @@ def _login_paths(wanted: str | None, path: Path) -> dict[str, str]:
             with foreign_file.open_foreign_file(path) as file:
                 if os.fstat(file.fileno()).st_size > _MOST:
                     raise readers.Unfit("too large for a login path file")
+                import myloginpath  # here: it imports cryptography
+
                 entries = myloginpath.parse(group, f"/proc/self/fd/{file.fileno()}")
             values |= {k: str(v) for k, v in entries.items() if v is not None}
         except NoSection:
