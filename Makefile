@@ -37,7 +37,7 @@ run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-r
 FUZZ ?=
 SECONDS ?=
 
-.PHONY: help demo demo-hosts setup test test-all test-aarch64 fuzz fuzz-native lint format docs dist portable lock clean
+.PHONY: help demo demo-hosts setup quick test test-all test-aarch64 fuzz fuzz-native lint format docs dist portable lock clean
 .PHONY: packages packages-test packages-fetch packages-hosts packages-lint packages-fuzz packages-aarch64 packages-release
 
 help: ## List the targets
@@ -50,6 +50,9 @@ demo-hosts: packages-hosts setup ## The same on three Ray nodes in network names
 	@tools/demo-hosts $(ARGS)
 
 setup: packages $(stamps)/package ## Install what running needs: system packages, .venv, dballoc in it
+
+quick: setup $(stamps)/requirements-dev ## Lint, and the unit tests nearest to what changed since main: a minute, no server
+	@$(python) -I tools/quick $(ARGS)
 
 test: packages-test setup $(stamps)/requirements-dev ## Run all but the slow tests; as root, some also as an ordinary user
 	$(call run-tests,not slow)
@@ -77,6 +80,7 @@ lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands
 	$(bin)/ruff format --check
 	$(bin)/mypy
 	$(python) -I tools/check-structure
+	$(python) -I tools/measure-code --check
 	clang-format --dry-run -Werror $(native)
 	clang-tidy --quiet -p build/lint $(filter native/%.c,$(native))
 	$(python) -I tools/check-hardening $$($(python) -I -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_path("platlib") + "/dballoc/_native/*"))')

@@ -11,6 +11,8 @@ from dballoc.errors import Failure
 from dballoc.hosts.executor import HostLost
 from dballoc.hosts.place_blocks import Host
 
+pytestmark = pytest.mark.long
+
 LOST = "SELECT block, variant, fault_text FROM trial WHERE fault = 'host lost' ORDER BY attempt"
 UNDER_WAY = "SELECT block, attempt, host FROM trial_under_way"
 

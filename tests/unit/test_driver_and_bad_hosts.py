@@ -26,6 +26,8 @@ from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import HostLine, HostLost
 from dballoc.hosts.message_stream import encode_message
 
+pytestmark = pytest.mark.long
+
 BEGUN = TrialStarted(position=1)
 FULL = BlockRefused(text="its disk is full")
 

@@ -43,6 +43,8 @@ from dballoc.hosts.message_stream import encode_message
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import MeasuredTrial, StepRow
 
+pytestmark = pytest.mark.long
+
 BLOCK_ROW = {
     name: value
     for name, value in vars(example_results.block_row("solo", 1, "others")).items()
