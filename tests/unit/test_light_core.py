@@ -168,7 +168,6 @@ def test_an_option_without_its_extra_is_refused_before_anything_is_read(
         (("bench", "--print"), 0, ANALYSIS | READING),
         (("bench", "/nowhere.toml"), 2, ANALYSIS | READING),
         (("list", "settings", "jemalloc"), 0, ANALYSIS),
-        (("explain", "--pid", "1", "--socket", "/s", "--listen", "127.0.0.1:1"), 2, UNUSED),
         (("explain", "--socket", "/nowhere"), 2, UNUSED),
     ],
 )

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dballoc.distributions import compute_chi_square_quantile, find_chi_square_quantile
+
+pytestmark = pytest.mark.long
 
 MEASURE = """
 import sys
