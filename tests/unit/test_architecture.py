@@ -1,4 +1,4 @@
-"""The rules of the house (tools/check-structure): the package keeps them, and breaking one is seen."""
+"""The rules of the house (tools/check-structure): breaking one is seen. `make lint` holds the package to them."""
 
 import runpy
 import subprocess
@@ -14,13 +14,6 @@ def check(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, TOOL, *map(str, words)], capture_output=True, text=True, check=False
     )
-
-
-def test_the_package_keeps_them() -> None:
-    result = check()
-    assert (result.returncode, result.stderr) == (0, "")
-    figures = [int(line.split()[0]) for line in result.stdout.splitlines()]
-    assert figures == [0] * 14
 
 
 DATACLASS = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass C:\n"
