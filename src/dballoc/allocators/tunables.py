@@ -52,9 +52,9 @@ def find_family_of(name: str) -> dict[str, Any] | None:
 def list_variant_settings(
     allocator: Allocator, tunables: Mapping[str, str], env: Mapping[str, str], where: str
 ) -> list[VariantSetting]:
-    """List all settings of a variant, those in ``env`` last. Raises UsageError that begins with
-    ``where`` for a variable that looks like a setting but is none of this allocator's, or for a
-    setting with two different values.
+    """List all settings of a variant, those in ``env`` last. Raises Raises UsageError that begins
+    with ``where`` for a variable that looks like a setting but is none of this allocator's, or for
+    a setting with two different values.
     """
     family = find_family(allocator)
     if family is None:

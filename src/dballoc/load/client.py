@@ -82,7 +82,7 @@ class RunningClient(Protocol):
 
     def result(self, ended: Exit) -> Result:
         """Return the totals of a run that has ended and whose reports were read. Raises Raises
-        ClientFailed, with the client's message, if there are none.
+        Raises Raises ClientFailed, with the client's message, if there are none.
         """
 
 

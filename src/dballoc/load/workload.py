@@ -102,7 +102,7 @@ def settle(experiment: model.Experiment) -> dict[str, Workload]:
 
 
 def _check_profiled(experiment: model.Experiment) -> None:
-    """Raise UsageError for a profile of a workload that does not run, or ends by itself."""
+    """Raise Raise UsageError for a profile of a workload that does not run, or ends by itself."""
     workload = experiment.profile_at.workload if experiment.profile_at else None
     timed = [name for name in experiment.workloads if name != model.LOAD]
     if workload is not None and workload not in timed:
@@ -113,8 +113,8 @@ def _check_profiled(experiment: model.Experiment) -> None:
 
 
 def _check_replicas(works: list[Workload]) -> None:
-    """Raise UsageError for a replica's workload beside others, and for one that gives a replica
-    nothing to apply.
+    """Raise Raise UsageError for a replica's workload beside others, and for one that gives a
+    replica nothing to apply.
     """
     replicas = [w for w in works if w.replica]
     others = [w for w in works if not w.replica]

@@ -81,8 +81,8 @@ class PreparedTune(PreparedCampaign):
         return len(self.experiment.workloads) > count_most_workloads(self.experiment)
 
     def select_searched(self, facts: Facts) -> "PreparedTune":
-        """Return it with the workloads that the results' facts say its trials have. Failure if one
-        is none of its own.
+        """Return it with the workloads that the results' facts say its trials have. Raises Failure
+        if it does not have one of them.
         """
         return replace(self, experiment=select_searched(self.experiment, facts))
 

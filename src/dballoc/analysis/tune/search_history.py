@@ -173,8 +173,8 @@ def check_is_search(results: Results, directory: Path) -> None:
 
 
 def select_searched(experiment: Experiment, facts: Facts) -> Experiment:
-    """Return the experiment of a search with the workloads that its trials have. Failure if one is
-    none of its own.
+    """Return the experiment of a search with the workloads that its trials have. Raises Failure if
+    it does not have one of them.
     """
     searched = facts.searched_workloads
     if searched is None:
