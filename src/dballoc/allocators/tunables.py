@@ -52,7 +52,7 @@ def find_family_of(name: str) -> dict[str, Any] | None:
 def list_variant_settings(
     allocator: Allocator, tunables: Mapping[str, str], env: Mapping[str, str], where: str
 ) -> list[VariantSetting]:
-    """List all settings of a variant, those in ``env`` last. Raises Raises UsageError that begins
+    """List all settings of a variant, those in ``env`` last. Raises UsageError that begins
     with ``where`` for a variable that looks like a setting but is none of this allocator's, or for
     a setting with two different values.
     """

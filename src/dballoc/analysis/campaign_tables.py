@@ -231,8 +231,8 @@ def is_final(ending: str | None) -> bool:
 
 def load_campaign(directory: Path, *, series: bool = True) -> Campaign:
     """Read the results of a campaign, of servers or of replays; without ``series`` those of its
-    tables that have a row a second are empty, which is all that verdicts need. UsageError if there
-    are none, if they have another format, or if a verb without blocks made them.
+    tables that have a row a second are empty, which is all that verdicts need. Raises UsageError if
+    there are none, if they have another format, or if a verb without blocks made them.
     """
     campaign = read_results(directory, series=series)
     if campaign.facts.kind in ("fit", "tune"):
@@ -255,7 +255,7 @@ def _hide_unkept_idle(trial: pl.DataFrame, replay: ReplayFacts) -> pl.DataFrame:
 
 def read_results(directory: Path, *, series: bool = True) -> Campaign:
     """Read a results directory, whichever verb made it; ``series``: as for :func:`load_campaign`.
-    UsageError if it is not one or has another format.
+    Raises UsageError if it is not one or has another format.
     """
     results = Results.open(directory, read_only=True)
     try:
@@ -290,7 +290,7 @@ def read_results(directory: Path, *, series: bool = True) -> Campaign:
 
 
 def load_server_campaign(directory: Path) -> Campaign:
-    """Read the results of a campaign of servers that dballoc ran. UsageError as for
+    """Read the results of a campaign of servers that dballoc ran. Raises UsageError as for
     :func:`load_unimported_campaign`, and for a replay's.
     """
     campaign = load_unimported_campaign(directory)
@@ -304,7 +304,7 @@ def load_server_campaign(directory: Path) -> Campaign:
 
 def load_unimported_campaign(directory: Path, *, series: bool = True) -> Campaign:
     """Read the results of a campaign that dballoc ran; ``series``: as for :func:`load_campaign`.
-    UsageError as there, and for imported results.
+    Raises UsageError as there, and for imported results.
     """
     campaign = load_campaign(directory, series=series)
     if campaign.imported:

@@ -30,8 +30,8 @@ _JSON: dict[str, TypeAdapter[Any]] = {
 def check_tables(
     directory: Path, facts: Facts, experiment: Experiment, tables: Tables
 ) -> dict[str, pl.DataFrame]:
-    """Return the tables, with the variants' JSON checked and written anew. Failure, in one line,
-    for the first thing that does not fit.
+    """Return the tables, with the variants' JSON checked and written anew. Raises Failure for the
+    first thing that does not fit.
     """
     try:
         variant = _check_variants(facts, experiment, tables["variant"])

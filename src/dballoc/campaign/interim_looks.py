@@ -63,8 +63,8 @@ def list_extensions(
 
 
 def plan_extension(directory: Path, seconds: float) -> Extension:
-    """Choose the last look that fits into so many seconds. UsageError if none does, or if there is
-    none.
+    """Choose the last look that fits into so many seconds. Raises UsageError if none does, or if
+    there is none.
     """
     campaign = load_server_campaign(directory)
     if campaign.placement.height:

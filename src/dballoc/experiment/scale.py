@@ -101,7 +101,7 @@ def scale_level(threads: int, factor: float) -> int:
 def scale_experiment(
     experiment: Experiment, factor: float, cpus: Collection[int], origin: str
 ) -> Experiment:
-    """Return the experiment at that share, on the CPUs ``cpus``. UsageError that begins with
+    """Return the experiment at that share, on the CPUs ``cpus``. Raises UsageError that begins with
     ``origin`` where that is not possible.
     """
     return experiment_file.build_experiment(_shrink(experiment, factor, cpus, origin), origin)

@@ -34,8 +34,8 @@ def expand_sweeps(table: Table, cores: int | None, origin: str) -> Table:
     baseline stays beside them.
 
     ``cores``: the CPUs of this machine, for where ``[cpu]`` does not say how many the server has;
-    None where an expression over them has no meaning. UsageError that begins with ``origin`` for an
-    invalid sweep.
+    None where an expression over them has no meaning. Raises UsageError that begins with ``origin``
+    for an invalid sweep.
     """
     variants = table.get("variant")
     if not isinstance(variants, list) or not any(

@@ -59,7 +59,7 @@ class FilePiece(HostMessage):
     data: str
 
     def decode(self) -> bytes:
-        """Return the bytes. Unfit if the text is not base64."""
+        """Return the bytes. Raises Unfit if the text is not base64."""
         try:
             return base64.b64decode(self.data, validate=True)
         except ValueError:

@@ -130,7 +130,9 @@ class _RayTask:
 
 @contextlib.contextmanager
 def connect(address: str, notice: Any) -> Iterator["RayExecutor"]:
-    """Join a cluster, and leave it. UsageError if it cannot be reached, or may not be used."""
+    """Join a cluster, and leave it. Raises UsageError if it cannot be reached, or may not be
+    used.
+    """
     ray_access.check_access(address, os.environ)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
@@ -453,7 +455,7 @@ def find_obstacle(host: Host, others: Mapping[str, Host]) -> str | None:
 
 
 def read_description(text: object) -> HostDescription:
-    """Read what a node says of itself. Unfit if it cannot be used. Pure."""
+    """Read what a node says of itself. Raises Unfit if it cannot be used. Pure."""
     if not isinstance(text, bytes) or len(text) > _LONGEST_DESCRIPTION:
         raise readers.Unfit("what it says of itself is no text, or too long")
     try:
@@ -504,7 +506,7 @@ def _list_roles(node: Mapping[str, Any]) -> frozenset[Role]:
 
 
 def _list_nodes() -> list[dict[str, Any]]:
-    """Return what Ray knows of every node. Failure if its head does not answer."""
+    """Return what Ray knows of every node. Raises Failure if its head does not answer."""
     answers: queue.SimpleQueue[list[dict[str, Any]] | Exception] = queue.SimpleQueue()
 
     def ask() -> None:

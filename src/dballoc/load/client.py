@@ -81,8 +81,8 @@ class RunningClient(Protocol):
         """Kill it at once."""
 
     def result(self, ended: Exit) -> Result:
-        """Return the totals of a run that has ended and whose reports were read. Raises Raises
-        Raises Raises ClientFailed, with the client's message, if there are none.
+        """Return the totals of a run that has ended and whose reports were read.
+        Raises ClientFailed, with the client's message, if there are none.
         """
 
 

@@ -15,7 +15,7 @@ _MERGED = ("reasons", "states")
 
 
 def fill_post(table: dict[str, Any], origin: str) -> dict[str, Any]:
-    """Return the experiment's table with the whole of its post. UsageError that begins with
+    """Return the experiment's table with the whole of its post. Raises UsageError that begins with
     ``origin`` if its post names no shipped experiment that repeats one, or names itself.
     """
     post = table.get("post")

@@ -78,7 +78,9 @@ def find_present_pages(entries: bytes, zero_frame: int) -> bytearray:
 
 
 class Memory:
-    """The memory of one process. OSError where it cannot be read; use as a context manager."""
+    """The memory of one process. Raises OSError where it cannot be read; use as a context
+    manager.
+    """
 
     def __init__(self, process: Process, budget: ReadBudget | None = None) -> None:
         if budget:
@@ -110,7 +112,7 @@ class Memory:
 
     def span(self, start: int, end: int) -> Span:
         """Read which whole pages from ``start`` to ``end`` are resident, as many runs as one
-        snapshot may read. OSError if the process is gone.
+        snapshot may read. Raises OSError if the process is gone.
         """
         start, end = start // PAGE * PAGE, end // PAGE * PAGE
         try:
@@ -150,7 +152,9 @@ class Memory:
         return view.cast("Q")
 
     def words(self, address: int, count: int = 1) -> tuple[int, ...]:
-        """Read that many 64-bit words at an address. OSError unless all of them are resident."""
+        """Read that many 64-bit words at an address. Raises OSError unless all of them are
+        resident.
+        """
         zero = _zero_frame()
         if not all(
             e & _PRESENT and (not zero or e & _FRAME != zero)
@@ -164,7 +168,7 @@ class Memory:
 
     def read(self, address: int, count: int) -> bytes:
         """Read bytes, fewer at the end of a mapping: this brings pages into memory that are not
-        there. OSError if there are none, or their file system did not answer.
+        there. Raises OSError if there are none, or their file system did not answer.
         """
         self._begin_touch(address, address + count)
         try:
@@ -173,8 +177,8 @@ class Memory:
             touches.end_touch()
 
     def is_loaded(self, address: int, count: int) -> bool:
-        """Whether those bytes are in memory, or in swap: no file is asked for them. OSError if the
-        process is gone.
+        """Whether those bytes are in memory, or in swap: no file is asked for them. Raises OSError
+        if the process is gone.
         """
         entries = self._read_entries(address, count)
         return all(e & (_PRESENT | _SWAPPED) for e in entries)

@@ -30,8 +30,8 @@ def list_frames(sample: Sample) -> tuple[Frame, ...]:
 
 def build_call_tree(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False) -> Node:
     """Merge pairs of a profile and the key of its value into one tree, with a number in ``total``
-    for each pair. ``innermost_first``: the tree's first level has the innermost functions, the
-    next their callers, and so on. KeyError if a profile lacks its value.
+    for each pair. ``innermost_first``: the tree's first level has the innermost functions, the next
+    their callers, and so on. Raises KeyError if a profile lacks its value.
     """
     pairs = list(columns)
     root = Node(Frame(""), [0.0] * len(pairs))

@@ -75,7 +75,7 @@ class _Names:
 
 def render_page(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str:
     """Render an HTML page with the flame graph of a value, and buttons for the named profiles.
-    KeyError if one of them does not have the value.
+    Raises KeyError if one of them does not have the value.
     """
     measure = _find_value(profiles[0][1], value)
     tables = []
@@ -91,7 +91,7 @@ def render_page(profiles: Sequence[tuple[str, Profile]], value: str, title: str)
 
 
 def render_difference_page(before: Profile, after: Profile, value: str, title: str) -> str:
-    """Render an HTML page of what grew and what shrank between two profiles. KeyError as
+    """Render an HTML page of what grew and what shrank between two profiles. Raises KeyError as
     :func:`render_page`.
     """
     measure = _find_value(after, value)

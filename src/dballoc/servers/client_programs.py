@@ -12,8 +12,8 @@ from dballoc.servers.build import Build
 
 
 def find(build: Build, names: Sequence[str], purpose: str) -> Path:
-    """Return the first of ``names`` that exists, those of the build's family first. UsageError that
-    begins with ``purpose`` if none does.
+    """Return the first of ``names`` that exists, those of the build's family first. Raises
+    UsageError that begins with ``purpose`` if none does.
     """
     if path := _find_first(build, names):
         return path

@@ -87,8 +87,8 @@ class Results:
 
     @classmethod
     def create(cls, directory: Path, facts: Facts, variants: Sequence[VariantRow]) -> Self:
-        """Create a database, completely or not at all. UsageError if the directory is not ours
-        alone, Failure if it cannot be written.
+        """Create a database, completely or not at all. Raises UsageError if the directory is not
+        ours alone, Failure if it cannot be written.
         """
         # In memory: SQLite opens files by path, and follows links.
         db = sqlite3.connect(":memory:", isolation_level=None)
@@ -110,7 +110,7 @@ class Results:
 
     @classmethod
     def open(cls, directory: Path, read_only: bool = False) -> Self:
-        """Open an existing database. UsageError if it is not one, or of another format."""
+        """Open an existing database. Raises UsageError if it is not one, or of another format."""
         if not (directory / FILE).exists():
             raise UsageError(f"{directory}: not a results directory of dballoc: no {FILE}")
         db = open_database.connect(directory, read_only)
@@ -248,11 +248,13 @@ class Results:
         return stored
 
     def add_trial(self, trial: Slot, /, *records: TrialRecord) -> None:
-        """Write a finished trial: a record of each of its servers. Failure if the disk is full."""
+        """Write a finished trial: a record of each of its servers. Raises Failure if the disk is
+        full.
+        """
         self.add_trials([(trial, records)])
 
     def add_trials(self, trials: Iterable[tuple[Slot, Sequence[TrialRecord]]]) -> None:
-        """Write trials at once, all or none, in this order. Failure if the disk is full."""
+        """Write trials at once, all or none, in this order. Raises Failure if the disk is full."""
 
         def write() -> None:
             for trial, records in trials:
@@ -297,8 +299,8 @@ class Results:
         self._run_transaction(lambda: _insert(self._db, [row]))
 
     def list_rows(self, table: type[Stored]) -> list[Stored]:
-        """Return all rows of a table that belong to no trial. Failure if a value does not have its
-        column's type.
+        """Return all rows of a table that belong to no trial. Raises Failure if a value does not
+        have its column's type.
         """
         names = [column.name for column in table.list_columns()]
         return [

@@ -108,14 +108,14 @@ class PreparedTune(PreparedCampaign):
         return any(knob.name == THP for space in self.spaces.values() for knob in space.knobs)
 
     def prepare_candidate(self, base: str, parameters: Parameters, name: str) -> PreparedVariant:
-        """Find and check what a configuration needs. UsageError if it cannot be."""
+        """Find and check what a configuration needs. Raises UsageError if it cannot be."""
         variant = apply_parameters(self.experiment.find(base), parameters, name)
         inputs = VariantInputs(self.experiment, self.user, self.sysbench, self.contents)
         return prepare_variant(inputs, variant)
 
 
 def prepare_tune(experiment: Experiment) -> PreparedTune:
-    """Find and check everything. UsageError for whatever this machine cannot do as asked."""
+    """Find and check everything. Raises UsageError for whatever this machine cannot do as asked."""
     tune, no_thp = settle_thp(experiment.tune or Tune())
     preference = parse_aim(tune.aim)
     check_safe(tune)
@@ -198,7 +198,7 @@ def _count_cores(prepared: PreparedVariant) -> int:
 
 def settle_thp(tune: Tune) -> tuple[Tune, str | None]:
     """Return what is searched, with ``thp`` true or false, and why it is false where nothing was
-    said. UsageError if it is asked for and this host cannot have it.
+    said. Raises UsageError if it is asked for and this host cannot have it.
     """
     if tune.thp is False:
         return tune, None

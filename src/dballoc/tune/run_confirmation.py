@@ -51,8 +51,8 @@ class Confirmation:
 
 def declare_confirmations(setting: PreparedTune, out: Path) -> list[Confirmation]:
     """Choose the finalists and store their campaigns, unless they are stored already; returns them,
-    none where nothing promises a gain. UsageError if what is stored is no campaign of this search:
-    of results nothing is run that the experiment does not ask for.
+    none where nothing promises a gain. Raises UsageError if what is stored is no campaign of this
+    search: of results nothing is run that the experiment does not ask for.
     """
     results = Results.open(out)
     try:

@@ -61,8 +61,8 @@ def estimate_components(starts: Sequence[Sequence[Sequence[float]]], seconds: fl
     """Estimate the components from the pilot's ln ratios by start, slice (halves alternate from one
     to the next) and piece of ``seconds``.
 
-    ValueError unless there are two starts, of at least four slices with the same number of pieces,
-    two or more.
+    Raises ValueError unless there are two starts, of at least four slices with the same number of
+    pieces, two or more.
     """
     slices, pieces = (
         len(starts[0]) if starts else 0,

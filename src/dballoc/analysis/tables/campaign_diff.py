@@ -168,7 +168,7 @@ def compare_campaigns(
     """Compare two campaigns. ``kind``: which ratio to judge; by default the relative one where
     there is a common baseline.
 
-    ValueError for ``kind="relative"`` without one.
+    Raises ValueError for ``kind="relative"`` without one.
     """
     pairing = pair_campaigns(first, second)
     judged, why = _choose_ratio(pairing, kind)

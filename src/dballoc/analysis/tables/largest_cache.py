@@ -94,7 +94,7 @@ class Fits:
 
 
 def load_fits(directory: Path) -> Fits:
-    """Read results of ``dballoc fit``. UsageError if there are none, or not one trial."""
+    """Read results of ``dballoc fit``. Raises UsageError if there are none, or not one trial."""
     # Frames take a while to import, and the search itself needs none.
     from dballoc.analysis.campaign_tables import read_results
 
@@ -122,7 +122,9 @@ def load_fits(directory: Path) -> Fits:
 
 
 def is_fit(directory: Path) -> bool:
-    """Whether these are results of ``dballoc fit``. UsageError if they are not results at all."""
+    """Whether these are results of ``dballoc fit``. Raises UsageError if they are not results at
+    all.
+    """
     results = Results.open(directory, read_only=True)
     try:
         return results.facts().kind == "fit"

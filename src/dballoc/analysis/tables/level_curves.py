@@ -38,7 +38,7 @@ class ThroughputCurve:
 
 
 def find_peak_and_collapse(throughput: Mapping[int, float]) -> ThroughputCurve:
-    """Find peak and collapse in throughput by threads. ValueError when it is empty."""
+    """Find peak and collapse in throughput by threads. Raises ValueError when it is empty."""
     if not throughput:
         raise ValueError("no level")
     levels = sorted(throughput)
@@ -53,7 +53,7 @@ def find_peak_and_collapse(throughput: Mapping[int, float]) -> ThroughputCurve:
 
 def find_collapse(throughput: Mapping[int, float]) -> tuple[int, int] | None:
     """Return the level before a collapse and the first collapsed level; None where there is no
-    collapse. ValueError when there are no levels.
+    collapse. Raises ValueError when there are no levels.
     """
     fell = find_peak_and_collapse(throughput).collapse_threads
     return None if fell is None else (max(n for n in throughput if n < fell), fell)

@@ -228,7 +228,7 @@ def load_heap_profiles(directory: Path, campaign: Campaign) -> Heaps | None:
 
 
 def _check_heap_values(profile: Profile) -> Profile:
-    """Return the profile. Unfit if it lacks a value of a heap, or has an impossible one."""
+    """Return the profile. Raises Unfit if it lacks a value of a heap, or has an impossible one."""
     missing = {LIVE, LIVE + VARIANCE, ALLOCATED, TIME, STALLED} - {
         value.key for value in profile.values
     }

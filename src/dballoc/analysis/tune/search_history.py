@@ -91,7 +91,7 @@ class ConfigurationResult:
 
 
 def list_tried(results: Results) -> list[Tried]:
-    """Return every trial of a search, in their order. Failure for a damaged one."""
+    """Return every trial of a search, in their order. Raises Failure for a damaged one."""
     for name in ("trial", "candidate", "slice"):
         results.table(name)  # for what it says of damage
     ratios = _compute_ratios(results)
@@ -148,7 +148,7 @@ def _compute_ratios(results: Results) -> Mapping[int, Mapping[str, float]]:
 
 
 def load_tried(directory: Path) -> list[Tried]:
-    """Return every trial of a search's results directory. UsageError if it is not one."""
+    """Return every trial of a search's results directory. Raises UsageError if it is not one."""
     results = Results.open(directory, read_only=True)
     try:
         check_is_search(results, directory)
@@ -158,7 +158,9 @@ def load_tried(directory: Path) -> list[Tried]:
 
 
 def is_search(directory: Path) -> bool:
-    """Whether these are results of ``dballoc tune``. UsageError if they are not results at all."""
+    """Whether these are results of ``dballoc tune``. Raises UsageError if they are not results at
+    all.
+    """
     results = Results.open(directory, read_only=True)
     try:
         return results.facts().kind == "tune"

@@ -165,7 +165,7 @@ class Tuned:
 
 
 def load_tuned(directory: Path) -> Tuned:
-    """Read results of ``dballoc tune``. UsageError if there are none, or not one trial."""
+    """Read results of ``dballoc tune``. Raises UsageError if there are none, or not one trial."""
     tried = load_tried(directory)
     if not tried:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc tune first")

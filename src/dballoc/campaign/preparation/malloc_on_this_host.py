@@ -15,8 +15,8 @@ from dballoc.process_memory import host_obstacles, identify_malloc
 
 
 def check_libraries(where: str, allocator: Allocator, libraries: Iterable[Path]) -> None:
-    """UsageError that begins with ``where`` if the allocator, or one of the libraries that are
-    preloaded for a variant, does not run with this kernel's page size, or on this CPU.
+    """Raises UsageError that begins with ``where`` if the allocator, or one of the libraries that
+    are preloaded for a variant, does not run with this kernel's page size, or on this CPU.
     """
     obstacle = host_obstacles.find_library_obstacle(
         find_entry(allocator), libraries, host_requirements.read_host()
@@ -29,7 +29,7 @@ def set_rseq(
     where: str, allocator: Allocator, command: list[str], environment: Mapping[str, str]
 ) -> dict[str, str]:
     """Return a server's environment with the value of glibc.pthread.rseq that its allocator needs
-    on this kernel. UsageError that begins with ``where`` if it would crash all the same.
+    on this kernel. Raises UsageError that begins with ``where`` if it would crash all the same.
 
     ``command``: starts the server, whose loader says whether its C library registers rseq.
     """

@@ -28,8 +28,8 @@ _MOST_SECONDS = 1800.0
 
 def guess_first_sizes(session: Session[PreparedCampaign]) -> dict[str, int]:
     """Replay the trace once on every variant's malloc, and return each variant's first size in
-    bytes; none for one whose replay fails, which is told. UsageError if the trace is not the one
-    that was named, or cannot be replayed.
+    bytes; none for one whose replay fails, which is told. Raises UsageError if the trace is not the
+    one that was named, or cannot be replayed.
     """
     experiment, observer = session.setting.experiment, session.observer
     assert experiment.fit.guess
@@ -90,8 +90,8 @@ def _replay_heap(
     recorded: RecordedTrace,
     plan: plan_file.ReplayPlan,
 ) -> int:
-    """Return the peak heap in bytes of one replay on the variant's malloc. UsageError if there is
-    none.
+    """Return the peak heap in bytes of one replay on the variant's malloc. Raises UsageError if
+    there is none.
     """
     setting, where = session.setting, f"variant {variant.name!r}"
     in_server = setting.variants[variant.name].allocator

@@ -119,8 +119,8 @@ def may_decay(allocator: Allocator) -> bool:
 
 
 def prepare_replay(experiment: Experiment, path: Path, trace: RecordedTrace) -> PreparedReplay:
-    """Find and check everything for replays of the trace at ``path``. UsageError for whatever this
-    machine cannot do as asked.
+    """Find and check everything for replays of the trace at ``path``. Raises UsageError for
+    whatever this machine cannot do as asked.
     """
     # First of all: everything below takes the present THP settings for the host's own.
     put_back = tuple(machine_lock.put_back_leftovers())
@@ -177,7 +177,7 @@ def _prove(
 
 
 def find_engine() -> EngineBuild:
-    """Find the engine that replays traces. Failure if it is not built."""
+    """Find the engine that replays traces. Raises Failure if it is not built."""
     engine = run_replay.find_engine()
     return EngineBuild(
         family="replay",

@@ -74,7 +74,7 @@ def evaluate_pilot(
     setting: PreparedCampaign, rows: list[Row], costs: BlockCosts | None = None
 ) -> Findings:
     """Evaluate the slices of the pilot's trials, ``rows`` with ``position`` and ``role``.
-    ``costs``: as measured meanwhile, if they were. ValueError if slices are missing.
+    ``costs``: as measured meanwhile, if they were. Raises ValueError if slices are missing.
     """
     scatter = {name: _compute_scatter(rows, name) for name in get_args(Estimate)}
     estimate = setting.experiment.duet.estimate

@@ -29,7 +29,7 @@ _SECONDS_TO_MANAGE = 0.5
 
 
 def serve_metrics(request: Request, address: str, sample: AskProbe) -> None:
-    """Serve at ``address`` what ``request`` names. UsageError if it cannot begin."""
+    """Serve at ``address`` what ``request`` names. Raises UsageError if it cannot begin."""
     flags = request.listening
     listening = Listening(
         address=parse_listen_address(address),

@@ -32,8 +32,8 @@ def join_cluster(
 ) -> Iterator[tuple["CampaignKind", "PreparedCampaign"]]:
     """Join the cluster, and leave it; yields the kind of campaign whose blocks run there, and the
     setting as it can run there. ``directory``: the results directory, where there may be a campaign
-    that is resumed, whose clients stay where they are. UsageError if the cluster cannot be joined,
-    or not run the experiment.
+    that is resumed, whose clients stay where they are. Raises UsageError if the cluster cannot be
+    joined, or not run the experiment.
     """
     # Ray takes a second to import, and is not there without the extra.
     from dballoc.hosts import ray_executor

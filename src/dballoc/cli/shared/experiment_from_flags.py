@@ -41,8 +41,8 @@ def experiment(
 ) -> Experiment:
     """Return the experiment of the file (or the shipped one, or the demo) with ``flags`` overriding
     it; a flag that is None was not given. ``layers`` override the file and are overridden by the
-    flags, except that variants which a flag asks for are added before the layers. UsageError in one
-    line that begins with the file's name or "command line".
+    flags, except that variants which a flag asks for are added before the layers. Raises UsageError
+    that begins with the file's name or "command line".
     """
     if origin is not None and named is not None:
         raise UsageError("give an experiment file or --experiment NAME, not both")
@@ -106,8 +106,8 @@ def name_trace(path: Path) -> Table:
 
 
 def make_record_changes(record: bool, limit: str | None) -> Table:
-    """Return the experiment's key that ``--record`` and ``--limit`` change. UsageError for a limit
-    of nothing.
+    """Return the experiment's key that ``--record`` and ``--limit`` change. Raises UsageError for a
+    limit of nothing.
     """
     if limit is not None and not record:
         raise UsageError("--limit: of what? It goes with --record")
@@ -189,7 +189,7 @@ def _with_sweep(table: Table, target: Any, name: str, values: list[str]) -> list
 
 
 def parse_sweeps(texts: list[str] | None) -> list[Sweep] | None:
-    """Parse ``["jemalloc:narenas=1,cores"]``. UsageError for another form."""
+    """Parse ``["jemalloc:narenas=1,cores"]``. Raises UsageError for another form."""
     sweeps: list[Sweep] = []
     for text in texts or []:
         match = _SWEEP.fullmatch(text)

@@ -74,7 +74,7 @@ _STATUS = "SHOW ENGINE INNODB STATUS"
 
 
 def describe_host_and_process(look: ProcessSnapshot) -> list[ChecklistSection]:
-    """Return the sections of the host and the process. OSError if the process has ended."""
+    """Return the sections of the host and the process. Raises OSError if the process has ended."""
     meminfo = host_summary.parse_meminfo(Path("/proc/meminfo").read_text())
     return [
         host_summary.describe_host(),
@@ -87,9 +87,9 @@ def query_server_sections(
     cursor: Cursor, server: ServerMemory, events: EventFilter
 ) -> list[ChecklistSection]:
     """Query the server and return its sections, of the account summary the rows of ``events``.
-    pymysql.Error only if the connection is lost; a
-    statement that the server refuses is told in its section. ValueError for an answer that no
-    server gives. ``events``: which rows of the account summary are wanted.
+    pymysql.Error only if the connection is lost; a statement that the server refuses is told in its
+    section. Raises ValueError for an answer that no server gives. ``events``: which rows of the
+    account summary are wanted.
     """
     entries = catalogue.procedure()
     schema_off = _explain_schema_off(server.variables)

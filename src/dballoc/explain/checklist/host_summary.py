@@ -112,8 +112,8 @@ def describe_host() -> ChecklistSection:
 
 
 def describe_process(look: ProcessSnapshot) -> ChecklistSection:
-    """Return the section of a process: RSS and VSZ, now and highest, limits, cgroup. OSError if it
-    has ended.
+    """Return the section of a process: RSS and VSZ, now and highest, limits, cgroup. Raises OSError
+    if it has ended.
     """
     process = look.process
     values = parse_meminfo(process.read_text("status"))

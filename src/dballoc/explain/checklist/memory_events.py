@@ -174,8 +174,8 @@ def _query_freed(cursor: Cursor, schema_off: str | None, wanted: EventFilter) ->
 
 
 def make_account_row(row: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Return a row of the account summary with its numbers; those in bytes as such. ValueError if
-    one is not a number. Pure.
+    """Return a row of the account summary with its numbers; those in bytes as such. Raises
+    ValueError if one is not a number. Pure.
     """
     counts = dict(zip(_ALL_COUNTS, row[3:], strict=True))
     return (

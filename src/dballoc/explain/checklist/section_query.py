@@ -24,8 +24,8 @@ def query_rows(
     cursor: Cursor, sql: str, columns: int, values: Sequence[str] = ()
 ) -> list[tuple[Cell, ...]]:
     """Return the rows of a statement for so many ``columns``, ``values`` for its placeholders (%s).
-    pymysql.Error if the server refuses it; ValueError if it answers with another number of columns,
-    or a number beyond 64 bits.
+    Raises pymysql.Error if the server refuses it; ValueError if it answers with another number of
+    columns, or a number beyond 64 bits.
     """
     if values:
         cursor.execute(sql, tuple(values))
@@ -39,7 +39,7 @@ def query_rows(
 
 def limit_cell(value: Any) -> Cell:
     """Return what a server answers as a cell that fits a table: numbers of 64 bits, texts of one
-    line or a few. ValueError for a larger number. Pure.
+    line or a few. Raises ValueError for a larger number. Pure.
     """
     if value is None or isinstance(value, float):
         return value

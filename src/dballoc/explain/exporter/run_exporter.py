@@ -45,7 +45,7 @@ class Listening:
 
 
 def check_listening(listening: Listening) -> None:
-    """UsageError in one line for an address that is not safe to serve at."""
+    """Raises UsageError for an address that is not safe to serve at."""
     if (listening.tls_cert is None) != (listening.tls_key is None):
         raise UsageError("give --tls-cert and --tls-key together")
     address = listening.address
@@ -64,7 +64,7 @@ def run_exporter(
     pace: WatchPace,
     say: Callable[[str], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM. ``reader``: takes the looks; ``say``: prints a line.
+    """Serve until SIGINT or SIGTERM. ``reader``: takes the looks; ``say``: prints a line. Raises
     UsageError if it cannot begin.
     """
     cache = LookCache(lambda: reader.run(None), pace, say)
@@ -124,7 +124,8 @@ def _find_user(name: str) -> pwd.struct_passwd:
 
 def _prepare_parser() -> None:
     """Start what parses files, where this is root: the user may not pass to our own interpreter
-    where that is root's alone, as the portable file's is. UsageError if it cannot be started.
+    where that is root's alone, as the portable file's is. Raises UsageError if it cannot be
+    started.
     """
     if os.geteuid() != 0:
         return
@@ -150,8 +151,8 @@ def _give_up_rights(user: pwd.struct_passwd) -> str:
 
 
 def _read_token(path: Path) -> bytes:
-    """Read the token that a scraper must send. UsageError if others can read it too, or if it can
-    be guessed.
+    """Read the token that a scraper must send. Raises UsageError if others can read it too, or if
+    it can be guessed.
     """
     try:
         with readers.open_file(path) as file:

@@ -36,7 +36,7 @@ def load_series(path: Path) -> list[Explanation]:
     """Read the snapshots of a file, one or a series; of a very long one every second, fourth, …
     with the last, as --watch keeps them.
 
-    UsageError in one line if it is no such file, or not of this version.
+    Raises UsageError if it is no such file, or not of this version.
     """
     series: list[Explanation] = []
     try:

@@ -162,7 +162,8 @@ class ServerMemory:
 def query_server_memory(cursor: Cursor) -> ServerMemory:
     """Query variables, status, sessions and memory instruments.
 
-    pymysql.Error if the server does not answer; what this account may not see is in ``notes``.
+    Raises pymysql.Error if the server does not answer; what this account may not see is in
+    ``notes``.
     """
     version = str(fetch_rows(cursor, "SELECT VERSION()")[0][0])
     variables = query_values(cursor, "SHOW GLOBAL VARIABLES")

@@ -374,7 +374,7 @@ def _iterate_symbols(
 
 
 def _find_first_page(file: _ElfFile) -> int:
-    """Find the virtual address of the first page that is loaded. Raises Raises ParseError if there
+    """Find the virtual address of the first page that is loaded. Raises ParseError if there
     is none.
     """
     if not file.loads:

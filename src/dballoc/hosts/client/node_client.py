@@ -66,7 +66,7 @@ class ClientSetting:
 
 
 def serve_loads(request: ClientRequest, stream: MessageStream, lines: PipeLines) -> None:
-    """Run loads until the other end closes. UsageError or Failure if this host cannot."""
+    """Run loads until the other end closes. Raises UsageError or Failure if this host cannot."""
     lease = open_lease(request)
     user = server_user()
     if not request.shares_kernel:
@@ -186,8 +186,8 @@ def _start_client(
 def _wait_for_client(
     running: client.Client, load: LoadRequested, lines: PipeLines, readings: LoadReadings
 ) -> Exit:
-    """Wait until a load has ended, or is to end, with a reading at each of its reports. Failure
-    when nobody wants it any more.
+    """Wait until a load has ended, or is to end, with a reading at each of its reports. Raises
+    Failure when nobody wants it any more.
     """
     while (ended := running.wait(_POLL)) is None:
         if list(running.reports()):

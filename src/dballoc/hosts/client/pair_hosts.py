@@ -37,8 +37,8 @@ def describe_lack(hosts: Sequence[Host]) -> str | None:
 
 
 def fit_setting(setting: PreparedCampaign) -> PreparedCampaign:
-    """Return the setting for clients on hosts of their own: without a duet. UsageError if the
-    experiment asks for what can only be loaded from the server's host.
+    """Return the setting for clients on hosts of their own: without a duet. Raises UsageError if
+    the experiment asks for what can only be loaded from the server's host.
     """
     experiment = setting.experiment
     why = "two servers at once would share one client host and its network"

@@ -74,8 +74,8 @@ class MassifRun:
 
 def build_massif_run(profiles: Sequence[Profile], value: str, options: MassifOptions) -> MassifRun:
     """Build a snapshot of each profile, in the order of time. Every tenth has the tree of callers,
-    and so have the peak and the last. KeyError if a profile has no such value; ValueError if it is
-    not in bytes, there is no profile, or they have no time in that unit.
+    and so have the peak and the last. Raises KeyError if a profile has no such value; ValueError if
+    it is not in bytes, there is no profile, or they have no time in that unit.
     """
     if not profiles or any(p.values[p.column(value)].unit != "bytes" for p in profiles):
         raise ValueError("it holds bytes")
@@ -105,7 +105,9 @@ def build_massif_run(profiles: Sequence[Profile], value: str, options: MassifOpt
 def encode_massif(
     profiles: Sequence[Profile], value: str, options: MassifOptions | None = None
 ) -> bytes:
-    """Encode profiles as a massif.out. KeyError and ValueError as of :func:`build_massif_run`."""
+    """Encode profiles as a massif.out. Raises KeyError and ValueError as of
+    :func:`build_massif_run`.
+    """
     run = build_massif_run(profiles, value, options or MassifOptions())
     lines = [f"desc: {run.title}", "cmd: (profiled by dballoc)", f"time_unit: {run.time_unit}"]
     for i, snapshot in enumerate(run.snapshots):
@@ -185,8 +187,8 @@ def strip_allocators(profile: Profile, patterns: Sequence[str]) -> Profile:
 
 
 def _compute_times(ordered: Sequence[Profile], value: str, unit: TimeUnit) -> list[int]:
-    """Return the time of each profile since the first. ValueError if it cannot be told in that
-    unit.
+    """Return the time of each profile since the first. Raises ValueError if it cannot be told in
+    that unit.
     """
     first = ordered[0]
     if unit == "ms":

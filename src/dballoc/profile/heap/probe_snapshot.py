@@ -142,7 +142,9 @@ class _Records:
     ended: bool = False
 
     def add(self, tag: bytes, payload: bytes) -> None:
-        """Add a record. Damaged if it is of another version, struct.error if it is too short."""
+        """Add a record. Raises Damaged if it is of another version, struct.error if it is too
+        short.
+        """
         match tag:
             case b"HEAD":
                 self.head = _HEAD.unpack_from(payload)
@@ -172,7 +174,7 @@ class _Records:
                 self.ended = True
 
     def check(self) -> tuple[int, ...]:
-        """Return the head. Damaged if records contradict each other, or one is missing."""
+        """Return the head. Raises Damaged if records contradict each other, or one is missing."""
         tables = self.tables
         if any(
             t.operation > FREE or t.size_class > 64 or t.bucket > _LAST_BUCKET or not t.calls

@@ -72,7 +72,7 @@ class ServerThread:
 
 def read_sessions(cursor: Cursor, process: Process) -> tuple[dict[int, ServerThread], list[str]]:
     """Read the server's threads, by the kernel's thread ID, and notes on what the server does not
-    tell. pymysql.Error if it tells nothing.
+    tell. Raises pymysql.Error if it tells nothing.
     """
     notes: list[str] = []
     try:

@@ -51,8 +51,8 @@ def find(
     socket: str | None = None,
 ) -> Credentials:
     """Read the environment, then ``~/.my.cnf``, then the login path file, each overriding the one
-    before; ``socket`` of the command line overrides all. UsageError if ``login_path`` is given and
-    does not exist, or if a file has an impossible port.
+    before; ``socket`` of the command line overrides all. Raises UsageError if ``login_path`` is
+    given and does not exist, or if a file has an impossible port.
     """
     values: dict[str, str] = {}
     for variable, key in _ENVIRONMENT.items():

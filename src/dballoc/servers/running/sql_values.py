@@ -20,13 +20,15 @@ _DECIMAL = re.compile(r"-?[0-9]{1,65}(?:\.[0-9]{0,65})?", re.ASCII)
 
 
 def fetch_rows(cursor: Cursor, sql: str) -> list[tuple]:
-    """Return the rows of a statement. pymysql.Error if the server refuses it."""
+    """Return the rows of a statement. Raises pymysql.Error if the server refuses it."""
     cursor.execute(sql)
     return list(cursor.fetchall())
 
 
 def decode_integer(text: str) -> int:
-    """Return the value of an integer column. ValueError for a number of more than 128 bits."""
+    """Return the value of an integer column. Raises ValueError for a number of more than 128
+    bits.
+    """
     value = int(text) if len(text) <= _MOST_DIGITS + 1 else _LARGEST_INTEGER
     if not -_LARGEST_INTEGER < value < _LARGEST_INTEGER:
         raise ValueError("a number beyond 128 bits")
@@ -34,7 +36,7 @@ def decode_integer(text: str) -> int:
 
 
 def decode_real(text: str) -> float:
-    """Return the value of a column of floating point. ValueError unless it is finite."""
+    """Return the value of a column of floating point. Raises ValueError unless it is finite."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError("not a finite number")

@@ -19,7 +19,7 @@ def parse_moment(text: object) -> Moment:
 
 
 def find_moment(trace: Trace, moment: Moment, where: str) -> int:
-    """Return a moment in ns since the trace began; of several marks of that name the first.
+    """Return a moment in ns since the trace began; of several marks of that name the first. Raises
     UsageError that begins with ``where`` if the trace has no such mark.
     """
     if not isinstance(moment, str):
