@@ -66,8 +66,8 @@ class BlockHistory:
 
     def choose_attempt(self, design: str, block: int, begun: Iterable[int]) -> int | None:
         """Return the attempt at a block that is to be run next; None if the block is complete.
-        ``begun``: the attempts that have trials. One that was cut, whose trials are from before and
-        after the break, is repeated whole.
+        ``begun``: the attempts that have trials. An attempt that was interrupted is repeated whole:
+        its trials would be from before and after the break.
         """
         if self.is_complete(design, block):
             return None
@@ -77,7 +77,7 @@ class BlockHistory:
         return max([last, *begun_attempts]) + 1
 
     def is_complete(self, design: str, block: int) -> bool:
-        """Whether a block has a finished attempt, and that is not repeated."""
+        """Whether a block has a finished attempt that is not repeated."""
         last = self.find_last_attempt(design, block)
         return last is not None and (block, last) not in self._repeated[design]
 
@@ -86,5 +86,5 @@ class BlockHistory:
         return set(self._attempts[design])
 
     def list_complete_blocks(self, design: str) -> set[int]:
-        """Return the blocks that are not repeated again."""
+        """Return the blocks whose last attempt stands."""
         return {block for block in self._attempts[design] if self.is_complete(design, block)}

@@ -62,7 +62,7 @@ class Observer:
         """Something the user should know: a template is made, a campaign resumed."""
 
     def plan(self, plan: Plan) -> None:
-        """Once, before the first trial."""
+        """The campaign begins; called once, before the first trial."""
 
     def block_started(
         self, design: str, block: int, attempt: int, blocks: int, seconds_left: float

@@ -24,8 +24,8 @@ from dballoc.store.replay_facts import ReplayFacts
 
 
 def make_common_facts(setting: Prepared) -> Facts:
-    """Return the facts that every results directory records of its campaign; of a design that is
-    solo, without blocks that are planned.
+    """Return the facts that every results directory records of its campaign: a solo design without
+    planned blocks.
     """
     experiment = setting.experiment
     return Facts(
@@ -82,8 +82,8 @@ def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) 
 
 
 def check_margin(chosen: float | None, stored: float | None, path: Path) -> None:
-    """Raise UsageError if a campaign that is resumed is asked for another margin than the one that
-    it stored before its first block.
+    """Raise UsageError if a resumed campaign is given another margin than it stored before its
+    first block.
     """
     if chosen is None or stored == chosen:
         return

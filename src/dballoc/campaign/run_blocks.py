@@ -25,8 +25,8 @@ from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 from dballoc.store.rows import BlockRow
 
-# A repeat is begun only if the budget has room for this many times the planned blocks' time: it
-# must not cost one of them, should the machine become slower.
+# A repeat is begun only if the budget has room for this many times the planned blocks' time: if the
+# machine becomes slower, it must not cost one of them.
 _MARGIN = 1.1
 
 
@@ -126,8 +126,7 @@ class CampaignRun:
                 "with --ray HOST:PORT, or choose a new --out"
             )
         self.designs: list[str] = [*self.results.facts().designs]
-        # As if the campaign had run in one piece until now: the budget is for all of its runs
-        # together.
+        # The budget is for all runs of the campaign together.
         self.began = time.monotonic() - self.results.spent()
         self.extension_began = time.monotonic()
         self.block_seconds: dict[str, list[float]] = {design: [] for design in self.designs}
@@ -213,7 +212,7 @@ class CampaignRun:
         if planned:
             self.observer.plan(self._make_plan(planned))
         for design in list(self.designs):
-            # A kill may have come between a look's last block and its decision.
+            # dballoc may have been killed between a look's last block and its decision.
             finished = len(self.history.list_attempted_blocks(design))
             if finished and design not in self.endings:
                 self.end_if_decided(design, finished, planned[design])
@@ -253,7 +252,7 @@ class CampaignRun:
             seconds = self.blocks[design].fit_block(self._find_block_time(design, number, planned))
             if seconds is None:
                 seconds = self.estimate_block_seconds(design)
-            # An extension was found to fit; to end it before its look would waste it.
+            # An extension fits its time; to end it before its look would waste it.
             is_over = seconds > self.find_budget_left()
             if number > 1 and is_over and self.extension is None:
                 self.endings[design] = "budget"
@@ -282,8 +281,8 @@ class CampaignRun:
         return True
 
     def list_cut(self, design: str, number: int) -> set[int]:
-        """Return the attempts at a block that were cut: some of their trials were run, not all, or
-        their host was lost.
+        """Return the interrupted attempts at a block: some of their trials did not run, or their
+        host was lost.
         """
         begun = {a for b, a, _ in self.results.finished(design) if b == number}
         lost = self.results.list_lost_attempts(design, number)

@@ -23,8 +23,8 @@ from dballoc.host.settings import machine_lock, thp
 
 T = TypeVar("T")
 
-# Seconds that a block whose driver was lost may take to let go of a host: the driver's successor
-# must not take that for another user's run.
+# Seconds that a block may hold a host after its driver was lost: the next driver must not take it
+# for another user's run.
 _PATIENCE_WITH_BLOCKS = 60.0
 
 
@@ -89,9 +89,9 @@ class Session(Generic[SettingT]):
     @contextlib.contextmanager
     def run_trial(self, label: str, *, interruptible: bool = False) -> Iterator[TrialRun]:
         """Run a trial in this block, which the first Ctrl-C does not interrupt, unless it is
-        ``interruptible`` because it never looks for one. Its raw files are removed if it is lost,
-        but kept after a mistake of dballoc's own, whose cause they may show, until the campaign is
-        resumed.
+        ``interruptible`` because it never looks for one. Its raw files are removed if it is lost.
+        After a bug of dballoc they are kept until the campaign is resumed, because they may show
+        the cause.
         """
         cpu_before = self.custody.cpu_seconds
         trial = TrialRun(self.directory.make_trial_directory(label))
@@ -117,8 +117,8 @@ def run_in_session(
 ) -> T:
     """Do ``work`` in the results directory ``out``, while no other run changes the host's settings,
     and return its result. UsageError or Failure; what was finished is kept, and nothing is left
-    running. ``runs_here``: whether trials run on this machine; where they do not, its settings are
-    nobody's; ``lease``: that on which they run.
+    running. ``runs_here``: whether trials run on this machine; otherwise its settings stay free for
+    other runs; ``lease``: of the trials.
     """
     for change in setting.put_back:
         observer.notice(

@@ -2,8 +2,8 @@
 far. Pure.
 
 Sizes are multiples of the tolerance, up to the memory limit. One kill decides that a size is too
-large, and so is every larger one. That a size survives takes several trials without a kill; these
-are spent on the last candidate alone.
+large, and so is every larger one. To show that a size survives takes several trials without a kill;
+only the last candidate gets them.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from typing import Literal
 
 from dballoc.experiment.model import Experiment
 
-# The confidence of what trials without a kill show.
+# The confidence of a survival rate from trials without a kill.
 SURVIVAL_CONFIDENCE = 0.95
 
 Outcome = Literal["survived", "killed", "other"]
@@ -84,7 +84,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class SearchState:
-    """Where the search stands. ``low``: the largest size without a kill so far, 0 for none;
+    """The state of the search. ``low``: the largest size without a kill so far, 0 for none;
     ``high``: the smallest with one, None for none; ``next``: the size to try now, None when the
     search is over. Then ``why``: ``found``; ``none`` survives; ``all`` survive; too many ``faults``
     of another kind.
@@ -97,7 +97,7 @@ class SearchState:
 
 
 def compute_state(sizes: SizeRange, trials: Sequence[Trial]) -> SearchState:
-    """Return where the search stands after these trials, in their order."""
+    """Return the state after these trials, in their order."""
     low, high = find_bracket(trials)
     if sum(1 for t in trials if t.outcome == "other") >= MOST_FAULTS:
         return SearchState(low, high, None, "faults")
@@ -133,7 +133,7 @@ def compute_least_survival(trials: int) -> float:
 
 def count_trials_for_survival(share: float) -> int:
     """Return the fewest trials without a kill that show that at least ``share`` survive."""
-    # Rounded, so that a share which so many trials show exactly does not ask for one more.
+    # Rounded, so that a share that so many trials show exactly needs no further trial.
     return math.ceil(round(math.log(1 - SURVIVAL_CONFIDENCE) / math.log(share), 9))
 
 
@@ -155,10 +155,9 @@ def _convert_to_steps(sizes: SizeRange, low: int, high: int | None) -> tuple[int
 
 
 def _choose_next(sizes: SizeRange, trials: Sequence[Trial], below: int, above: int) -> int:
-    """Choose a new size strictly between the two: the one that would just use up the memory if what
-    the server needs beside the cache stayed the same; the middle where nothing has survived yet or
-    such guesses were no better than the middle. Below a start that is near: 2, 4 and 8 sizes below
-    the last.
+    """Choose a new size strictly between the two: the one that just uses up the memory, if the
+    server needs as much beside the cache as before; the middle where nothing has survived yet or
+    such guesses were no better. Below a start that is near: 2, 4 and 8 sizes below the last.
     """
     if not any(t.outcome != "other" for t in trials):
         return min(above - 1, max(below + 1, sizes.nearest(sizes.start)))

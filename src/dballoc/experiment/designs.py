@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-# What an experiment and --design may ask for.
+# The values of --design.
 DesignChoice = Literal["solo", "duet", "both"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DesignTraits:
-    """What follows from a design. ``is_paired``: whether each trial loads the baseline beside a
+    """The properties of a design. ``is_paired``: whether each trial loads the baseline beside a
     variant, and compares the two by itself; otherwise a trial is of one server at one or several
     levels, and blocks compare them. ``floor_to_variant``: the variance of a variant's log ratio ÷
     that of the A/A floor's. ``gives``: what it is, and which figures it gives, a sentence;

@@ -2,7 +2,7 @@
 
 import re
 
-# Ten years, and the address space of 57 bits: anything larger is a slip.
+# Ten years, and the address space of 57 bits: anything larger is a typing error.
 _LONGEST, _LARGEST = 10 * 365 * 86400.0, 2**57
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

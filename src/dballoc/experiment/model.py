@@ -30,7 +30,7 @@ def _check_line(value: str) -> str:
     return value
 
 
-# What is printed to be pasted: names and values of settings, and paths.
+# Printed for the user to paste: names and values of settings, and paths.
 Line = Annotated[str, AfterValidator(_check_line)]
 # Option and tunable values may be written as TOML numbers; servers and allocators read text.
 Text = Annotated[
@@ -63,16 +63,16 @@ LOAD = "load"
 # The one workload of a replay: a recorded trace.
 REPLAY = "replay"
 
-# In ``before``: no workload, but a wait for what the server owes after writes.
+# In ``before``: not a workload, but a wait until the server has done the work left by writes.
 SETTLE = "settle"
-# What ``warmup_sql`` says for a scan of each of sysbench's tables.
+# The value of ``warmup_sql`` for a scan of each of sysbench's tables.
 SCAN = "scan"
 
-# A load's clients are threads of one process; Linux has 4,194,304 of all at most.
+# A load's clients are threads of one process; Linux allows 4,194,304 threads in all.
 MOST_CLIENTS = 1_000_000
 
 # Seconds at the start of a duet's slice that do not count: usually, and where the pilot finds that
-# the swap leaves no trace; and the fewest that count. A reading of the counters is off by a
+# the swap has no effect; and the fewest that may count. A reading of the counters is off by a
 # millisecond or two.
 USUAL_DISCARD = 0.1
 SHORT_DISCARD = 0.03
@@ -339,7 +339,7 @@ class TraceFile(_ExperimentTable):
 
 class Fit(_ExperimentTable):
     """``dballoc fit``: the first size of the cache that is tried (None: half of ``limits.memory``),
-    or the trace from which each malloc's first size is guessed; how far the answer may be from a
+    or the trace from which each malloc's first size is guessed; the distance of the answer from a
     size that is killed (None: a fiftieth of ``limits.memory``), and the trials without a kill until
     a size counts as surviving.
     """

@@ -32,7 +32,7 @@ CURRENT = "current"
 
 @dataclass(frozen=True, kw_only=True)
 class Likeness:
-    """What an experiment takes over from a running server; ``notes`` has a line for each thing that
+    """What an experiment takes over from a running server; ``notes``: a line for each setting that
     it cannot take over.
     """
 

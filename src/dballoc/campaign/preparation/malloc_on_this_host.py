@@ -1,5 +1,5 @@
-"""Check before any start that a variant's malloc runs on this host, and set what it needs of the
-server's C library there.
+"""Before the first start: check that each variant's malloc runs on this host, and set the C
+library's options that it needs.
 """
 
 from collections.abc import Iterable, Mapping

@@ -60,7 +60,7 @@ class PreparedCampaign(Prepared):
     countable: Countable = field(default_factory=Countable)
 
     def list_notices(self) -> list[str]:
-        """Return why there is no duet, or who is not in it."""
+        """Return why there is no duet, or which variants are not in it."""
         if self.no_duet:
             return [f"no duet, only the solo design: {self.no_duet}"]
         left_out = self.duet.left_out if self.duet else {}
@@ -117,8 +117,7 @@ class PreparedCampaign(Prepared):
         """Whether a server may start on the data that another one left: only if all workloads read
         sysbench's tables alone, in InnoDB, whose files a start and an orderly shutdown leave as
         they were. Never where every workload is to have a fresh copy, or where the server settles,
-        which analyzes the tables. What an own script does is
-        not known.
+        which analyzes the tables. A script of the user's may do anything.
         """
         experiment = self.experiment
         works = [self.sysbench.workload(name) for name in experiment.loads]
@@ -194,7 +193,7 @@ class PreparedCampaign(Prepared):
 
 
 def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
-    """Find and check everything. Raises UsageError for whatever this machine cannot do as asked."""
+    """Find and check everything. Raises UsageError for anything that this machine cannot do."""
     # First of all: everything below takes the present THP settings for the host's own.
     put_back = tuple(machine_lock.put_back_leftovers())
     if experiment.replay:

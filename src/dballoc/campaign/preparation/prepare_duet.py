@@ -89,8 +89,8 @@ def _choose_thp_modes(experiment: Experiment) -> tuple[dict[str, SharedHost], di
 
 
 def share_host(baseline: Variant, partner: Variant, mode: str | None) -> SharedHost | str:
-    """Return what both have of the host when they run at once, or why they cannot. ``mode``: the
-    host's own. Pure.
+    """Return the host's settings that both share when they run at once, or why they cannot.
+    ``mode``: the host's own. Pure.
     """
     modes = thp.combine_modes(baseline.thp, partner.thp, mode)
     if modes is None:

@@ -228,8 +228,8 @@ def _choose_init_options(server: Server, build: Build) -> dict[str, str]:
 
 
 def _count_redo_bytes(build: Build, options: dict[str, str]) -> int:
-    """Return the bytes of the redo log that a server makes in its data directory, where its options
-    say how large it is; else 0, as the data's template has one of the usual size.
+    """Return the bytes of the redo log that a server makes in its data directory, if its options
+    set the size; else 0, because the data's template has one of the usual size.
     """
     capacity = _parse_bytes(options.get("innodb-redo-log-capacity", ""))
     each = _parse_bytes(options.get("innodb-log-file-size", ""))

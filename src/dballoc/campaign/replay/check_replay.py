@@ -35,8 +35,8 @@ def expect_replay(trace: Trace, plan: ReplayPlan) -> ExpectedReplay:
 
 
 def find_difference(figures: ReplayFigures, expected: ExpectedReplay) -> str | None:
-    """Return in what a replay differs from its trace, in words; None if in nothing. Where
-    allocations failed, the bytes differ for that reason, which is told elsewhere.
+    """Return in words how a replay differs from its trace; None if it does not. Bytes that differ
+    because allocations failed are reported elsewhere.
     """
     if len(figures.threads) != len(expected.totals):
         return f"{len(figures.threads)} threads were replayed instead of {len(expected.totals)}"
@@ -52,7 +52,7 @@ def find_difference(figures: ReplayFigures, expected: ExpectedReplay) -> str | N
 
 def sum_live_bytes(trace: Trace, ends: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the bytes that are alive just before each of these moments, in ns."""
-    # The last one is for events that have no such object: NONE is -1.
+    # The last item is for events without an object: NONE is -1.
     sizes = np.append(np.where(find_allocated_objects(trace), trace.objects.size, 0), 0)
     sizes = sizes.astype(np.int64)
     live = np.zeros(len(ends), np.int64)
@@ -66,7 +66,7 @@ def sum_live_bytes(trace: Trace, ends: NDArray[np.int64]) -> NDArray[np.int64]:
 def _compare_live(
     replayed: tuple[tuple[int, int], ...], recorded: tuple[tuple[int, int], ...]
 ) -> str | None:
-    """Return the first moment at which other bytes are alive than in the trace."""
+    """Return the first moment at which the live bytes differ from the trace's."""
     if [time for time, _ in replayed] != [time for time, _ in recorded]:
         return f"live bytes at {len(replayed)} moments, which are not the trace's {len(recorded)}"
     for (time, live), (_, expected) in zip(replayed, recorded, strict=True):

@@ -17,7 +17,7 @@ from dballoc.trace.model import Trace
 from dballoc.trace.recording.read_recording import LOST_END
 from dballoc.trace.replay.thread_births import count_threads_at_once
 
-# A trace comes from strangers: more of its words than this are not shown.
+# A trace comes from strangers: only so many characters of a text of it are shown.
 _LONGEST_NAME = 100
 _MOST_MARKS, _MOST_SETTINGS = 10_000, 100
 

@@ -28,7 +28,7 @@ _MOST_SECONDS = 1800.0
 
 def guess_first_sizes(session: Session[PreparedCampaign]) -> dict[str, int]:
     """Replay the trace once on every variant's malloc, and return each variant's first size in
-    bytes; none for one whose replay fails, which is told. Raises UsageError if the trace is not the
+    bytes; none if its replay fails, which is reported. Raises UsageError if the trace is not the
     one that was named, or cannot be replayed.
     """
     experiment, observer = session.setting.experiment, session.observer

@@ -104,8 +104,8 @@ class PreparedReplay(Prepared):
         return find_recorded_variant(self.trace, self.experiment, mallocs)
 
     def list_unjudged_idle(self) -> tuple[str, ...]:
-        """Return the variants whose idle heap says nothing, as the replay does not keep the clock
-        by which they give memory back.
+        """Return the variants whose idle heap says nothing: they return memory by the clock, which
+        the replay does not keep.
         """
         replay = self.experiment.replay
         keeps_the_clock = replay is not None and replay.mode == "timed" and replay.speed == 1
@@ -113,7 +113,7 @@ class PreparedReplay(Prepared):
 
 
 def may_decay(allocator: Allocator) -> bool:
-    """Whether a malloc gives memory back by the clock, or is not known not to."""
+    """Whether a malloc gives memory back by the clock, or may."""
     entry = find_entry(allocator)
     return bool(entry.get("decays", entry not in catalogue.allocators().values()))
 
@@ -216,6 +216,6 @@ def find_recorded_variant(
 
 
 def _differs_otherwise(variant: Variant, settings: tuple[VariantSetting, ...]) -> bool:
-    """Whether a variant has more of its own than its malloc and the malloc's settings."""
+    """Whether a variant sets more than its malloc and the malloc's settings."""
     places = {each.place.split(":")[0].removeprefix("env ") for each in settings}
     return bool(variant.preload or variant.host_settings or variant.env.keys() - places)

@@ -75,7 +75,7 @@ def check_needs(experiment: Experiment, trace: RecordedTrace, spare: int) -> Non
 
 
 def _check_memory(experiment: Experiment, trace: RecordedTrace, spare: int) -> None:
-    """Under a limit that was asked for, what is killed is a result."""
+    """Under a limit that the user asked for, a killed replay is a result."""
     assert experiment.replay
     is_all = experiment.replay.touch == "all"
     touched = trace.peak_live if is_all else trace.peak_touched

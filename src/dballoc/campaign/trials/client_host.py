@@ -11,13 +11,13 @@ from dballoc.store.rows import ClientStepRow
 
 
 class DistantClient(RunningClient, Protocol):
-    """A client on another host. A level that measured that host or the network and not the server
-    has no result: ClientFailed says what the limit was.
+    """A client on another host. A level that was limited by that host or the network has no result:
+    ClientFailed names the limit.
     """
 
     def make_row(self) -> ClientStepRow | None:
         """Return the row of table ``client_step``, without its trial, once the client has ended;
-        None of one that could not begin.
+        None if it could not begin.
         """
 
 

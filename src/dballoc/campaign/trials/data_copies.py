@@ -1,6 +1,5 @@
-"""The servers' copies of the data templates. What a server left that only read and was shut down in
-order is used again, where the campaign permits it: nothing is copied, and nothing of it has to be
-read from the disk.
+"""The servers' copies of the data templates. If the campaign permits it, the copy of a server that
+only read and was shut down in order is used again: nothing is copied or read from disk.
 """
 
 import os
@@ -82,13 +81,13 @@ class DataCopies:
 
 def _forget_pool(copy: DataCopy) -> bool:
     """Remove what a server noted of its buffer pool, which the next one would load while it is
-    measured: the template has none. False where the data cannot be made as they were.
+    measured: the template has none. False where the data cannot be restored.
     """
     template, _, options = copy.use
     name = dict(options).get(_POOL_DUMP_OPTION, _POOL_DUMP)
     note = copy.data / name
     if Path(name).name != name or (template / name).exists() or note.is_dir():
         return False
-    # The directory is in one of root's own, so no server can have put another in its place.
+    # The directory is in one that only root may write, so no server can have replaced it.
     remove_tree(note)
     return not os.path.lexists(note)

@@ -155,7 +155,7 @@ class _DuetSide:
         before, cpu_before = time.monotonic(), sampler.cpu()
         questions = admin.questions()
         cpu_after, after = sampler.cpu(), time.monotonic()
-        # After all that decides anything, so that it is no part of it.
+        # Last, so that the reading itself is not measured.
         reading = self.life.read_counters()
         return _ServerCounts((before + after) / 2, (cpu_before + cpu_after) / 2, questions, reading)
 
@@ -288,7 +288,7 @@ class _RunningDuet:
 
     def _start_client(self, side: _DuetSide, step: Step, seconds: float) -> None:
         side.intervals = []
-        # We end the client: it is told twice the time and a minute, in case the machine is slow.
+        # We end the client: it gets twice the time and a minute, in case the machine is slow.
         side.client = side.life.start_client(step, 2 * seconds + 60, self.cpus)
 
     def _warm_up(self, step: Step) -> None:
@@ -318,13 +318,13 @@ class _RunningDuet:
         began = time.monotonic()
         for i in self._order_of_sides(number):
             self.sides[i].move_to(halves[i])
-            # In the part of the slice that does not count.
+            # At the start of the slice, which does not count.
             with self.sides[i].note_faults(step.title):
                 self.sides[i].update_rss_peak()
         self._wait_until(step, began + self.slices.discard)
         before, time_before = self._read_counters(step, number), host_sampler.read_cpu_time()
-        # On a busy machine the swap and the reading take longer than what is left out; what counts
-        # is as long as planned all the same.
+        # On a busy machine the swap and the reading take longer than what is left out; the part
+        # that counts is as long as planned.
         counted_from = time.monotonic()
         length = (self.slices.seconds - self.slices.discard) / self.slices.pieces
         for piece in range(self.slices.pieces):

@@ -9,8 +9,8 @@ from dballoc.host.settings import thp
 
 
 def switch_thp(custody: Custody, campaign: Prepared, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Switch the host's THP settings for what is started next; those that are not wanted go back to
-    the host's own. Returns all settings that the host has then.
+    """Switch the host's THP settings for the next server; settings that it does not ask for go back
+    to the host's own. Returns all settings that the host has then.
     """
     if not wanted:
         custody.restore()

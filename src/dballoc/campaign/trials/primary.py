@@ -1,6 +1,6 @@
 """The primary of a replica that is measured: a helper server of the same build with its own malloc.
 
-Whatever happens to it is no fault of a variant, so it ends the campaign, which can be resumed.
+Its failure is no fault of a variant, so it ends the campaign, which can be resumed.
 """
 
 import os

@@ -103,7 +103,9 @@ def _record_under_load(
 
 
 def _wait_for_load(life: ServerLife, client: Client, step: Step) -> bool:
-    """Wait for the client's first report; whether it came. Raises Fault if the server ends."""
+    """Wait for the client's first report. Return whether it came. Raises Fault if the server
+    ends.
+    """
     deadline = time.monotonic() + _FIRST_REPORT
     while not any(True for _ in client.reports()):
         life.check_alive(step.title)

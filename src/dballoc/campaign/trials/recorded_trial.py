@@ -30,7 +30,7 @@ from dballoc.trace.recorder.recorder_client import Recorder, find_recorder_of_pr
 from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.trace_file.write_trace import write_trace
 
-# What a malloc holds, and nobody uses.
+# Memory that a malloc holds and nobody uses.
 _FREE = (CACHES, FAST_BINS, HELD, TCACHE)
 
 
@@ -44,9 +44,9 @@ def run_recording(
     measured: TrialRecord,
 ) -> None:
     """Start the variant once more under the recorder, with the steps of a trial, and keep the trace
-    in ``results``, unless it is there already. It ends with the last step: what a server does when
-    it is shut down is not what it runs with. ``measured``: the variant's trial without the
-    recorder. A fault does not count, and is told. Raises Interrupted and OSError as for
+    in ``results``, unless it is there already. It ends with the last step: the shutdown is no part
+    of the load. ``measured``: the variant's trial without the recorder. A fault does not count, but
+    is reported. Raises Interrupted and OSError as for
     :func:`dballoc.campaign.trials.solo_trial.run_trial`.
     """
     target = results / name_trace(context.setting.experiment, slot.variant)
@@ -121,7 +121,7 @@ def measure_peak_heap(measured: TrialRecord) -> int | None:
     ledger = measured.select(LedgerRow)
     if peak is None or not ledger:
         return None
-    # What a malloc does when the clients leave comes after the last step's samples.
+    # The clients leave after the last step's samples, and the malloc may still grow then.
     most = max([peak, *(mark.rss for mark in measured.select(MarkRow))])
     return int(most - sum(row.resident for row in ledger if row.part != "heap"))
 

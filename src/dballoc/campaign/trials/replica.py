@@ -1,5 +1,5 @@
-"""The replica that a trial measures: what it has applied, how far behind its primary it is, and
-what stops it.
+"""The replica that a trial measures: how much it has applied, how far it is behind its primary, and
+why it stopped.
 """
 
 import time
@@ -117,9 +117,7 @@ def make_replica_row(step: int, progress: ReplicaStep, of_client: Total) -> Repl
 
 
 def describe_lag(row: ReplicaRow) -> str | None:
-    """Return what a row of table ``replica`` says of a replica that does not keep up; None of one
-    that does.
-    """
+    """Return the sentence on a replica that does not keep up, from its row; None if it keeps up."""
     if row.lag <= KEEPS_UP:
         return None
     waiting = row.left_behind
@@ -195,7 +193,7 @@ class ReplicaServer:
         except pymysql.Error as error:
             raise self._life.explain_refusal(error, when, "the replica's state") from None
         if state.error:
-            # That it cannot reach a primary that is gone is not its fault.
+            # If the primary is gone, the replica has no fault.
             self._primary.check_alive(when, 2.0)
             raise Fault("replication", f"{when}: replication stopped: {state.error}")
         return state

@@ -73,7 +73,7 @@ class TrialContext:
 
 def check_encryption(connections: Iterable[ClientConnectionRow]) -> None:
     """Raises Fault if, by the server's own count, none of the load's connections was encrypted;
-    there may be none, or none that was counted.
+    passes if there were none.
     """
     for counted in connections:
         if counted.made and not counted.encrypted:
@@ -124,7 +124,7 @@ class ServerLife:
         self._counted_events = () if instrument else context.setting.countable.events
         self._asked_to_stop = 0.0
         self._connections: ConnectionMeter | None = None
-        # False of a replica: connections to it are dballoc's, and no part of the load.
+        # False for a replica: all its connections are dballoc's.
         self.has_clients = True
         # The THP settings that the host must have while this server runs.
         self.host_thp: Mapping[str, str] = {}
@@ -257,8 +257,8 @@ class ServerLife:
             raise self.explain_refusal(error, "its start", "SHOW GLOBAL STATUS") from None
 
     def _begin_to_count(self) -> None:
-        """Count what the host counts, from now on. The server is at rest: nobody else has connected
-        yet, so that hardly a thread comes meanwhile.
+        """Count what the host counts, from now on. Nobody else has connected yet, so hardly a
+        thread starts meanwhile.
         """
         if not self._counted_events:
             return
@@ -444,7 +444,7 @@ class ServerLife:
 
     def ask_to_stop(self) -> None:
         """Begin an orderly shutdown, without waiting for it."""
-        # A server that does not answer is found out as it is stopped.
+        # A server that does not answer shows when it is stopped.
         with contextlib.suppress(pymysql.Error):
             if self.has_clients and (counted := self.connections.read()):
                 self.record.rows.append(ClientConnectionRow(**vars(counted)))
