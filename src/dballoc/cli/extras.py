@@ -1,5 +1,5 @@
-"""Refuse in one line what needs packages that are not installed: those of pyproject.toml's optional
-dependencies. A plain ``pip install dballoc`` brings what a production host needs, and no more.
+"""Refuse in one line a command whose optional packages (pyproject.toml) are not installed. A plain
+``pip install dballoc`` brings only what a production host needs.
 """
 
 from importlib.util import find_spec
@@ -26,7 +26,7 @@ def is_installed(extra: str) -> bool:
 
 
 def describe_install(extra: str) -> str:
-    """Return what brings an extra: where, and the command."""
+    """Return how to install an extra: where, and the command."""
     where = "on another host, in an environment of its own, " if portable.is_bundled() else ""
     return f"{where}pip install 'dballoc[{extra}]'"
 

@@ -1,6 +1,6 @@
 """Run a verb that reads files of others in a child. They may lie on a file system that never
-answers: a process that waits for it in the kernel ends neither by Ctrl-C nor by SIGKILL, so another
-one must wait for that one, and give it up.
+answers: a process that waits for it in the kernel ends neither by Ctrl-C nor by SIGKILL, so a
+parent must wait for it, and give it up.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _OF_SAVED_LOOKS = ("--from", "--diff")
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _EVERY = 0.25  # seconds between looks at the child
-# After a signal: until the child is sent it, too, and until it is given up.
+# Seconds after a signal until it is sent to the child, and until the child is given up.
 _SECONDS_TO_PASS_ON, _SECONDS_TO_END = 0.2, 0.8
 
 
@@ -41,7 +41,7 @@ def run_interruptibly(work: Callable[[], None]) -> None:
     """Run ``work``, which ends by SystemExit, in a child, and end as it does. Ctrl-C ends it within
     a second, and a file system that does not answer within its limit ends it with status 1.
     """
-    # Where whoever started us ignores it, nobody could be waited for.
+    # If our parent ignores SIGCHLD, no child could be waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ended, held_by_child = os.pipe()  # its reader sees the end of the child
     watch = _Watch(ended, unanswered_seconds())
@@ -118,8 +118,8 @@ def _give_up(child: int, status: int) -> int:
 
 
 def _read_cpu_time(process: Process) -> list[str]:
-    """Return a process's CPU time as the kernel writes it (proc_pid_stat(5)). FUSE's waits have the
-    same state as any other, so time that does not go on is what tells.
+    """Return a process's CPU time as the kernel writes it (proc_pid_stat(5)). A wait for FUSE has
+    the same state as any other; only CPU time that stands still shows it.
     """
     try:
         return process.read_stat()[USER_TICKS : SYSTEM_TICKS + 1]
@@ -128,7 +128,7 @@ def _read_cpu_time(process: Process) -> list[str]:
 
 
 def _waits_for_a_reader(process: Process) -> bool:
-    """Whether a process waits for who reads its output (a pager), or was stopped (Ctrl-Z)."""
+    """Whether a process waits for the reader of its output (a pager), or was stopped (Ctrl-Z)."""
     try:
         place = process.read_text("wchan")
     except OSError:

@@ -34,8 +34,8 @@ class LightGroup(_WithLightOptions, TyperGroup):
 
 
 class _LightOption(TyperOption):
-    """An option that converts texts and whole numbers itself. What else there is, and every
-    refusal, is Typer's.
+    """An option that converts texts and whole numbers itself. Other types and every refusal are
+    left to Typer.
     """
 
     def process_value(self, ctx: Any, value: Any) -> Any:

@@ -19,8 +19,8 @@ from dballoc.host import portable
 
 # Typer's own errors about words of the command line. It has no public name for their base class.
 _WordError: type[Exception] = typer.BadParameter.__mro__[2]
-# New objects until Python looks for circles of dead ones. Importing makes some 100,000 that live:
-# with Python's own 700 or 2,000 a tenth of the time to begin is spent on looking.
+# New objects until Python's garbage collector runs. Imports make some 100,000 live ones: at
+# Python's own 700 or 2,000 the collector takes a tenth of the start.
 _OBJECTS_PER_COLLECTION = 50_000
 
 
@@ -43,7 +43,7 @@ def main() -> None:
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     remember_and_restrict()
     _print_anything()
-    # Where whoever started us ignores it, every child's exit status would read as 0.
+    # If our parent ignores SIGCHLD, every child's exit status would read as 0.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     portable.restore_environment(os.environ)
     try:
@@ -77,8 +77,8 @@ def main() -> None:
 
 
 def _choose_application(words: Sequence[str]) -> typer.Typer:
-    """Make what a command line needs: the verb that it calls, or the list of all, which says which
-    one was meant, too.
+    """Make what a command line needs: the verb that it calls, or the list of all, which also
+    suggests verbs.
     """
     first = words[0] if words else ""
     return application((first,)) if first in VERBS else make_listing()

@@ -13,8 +13,8 @@ class Flag:
     """``name``: as it is written on a command line, ``--on/--off`` for a switch that has both;
     ``metavar``: of its value, None for a switch or a choice; ``help``: its text in ``--help``.
 
-    ``written``: the type of what is written, and what makes the field's value of it; None where
-    both follow from the field's type.
+    ``written``: the type of the written value, and the function that makes the field's value of it;
+    None where both follow from the field's type.
     """
 
     name: str

@@ -45,7 +45,7 @@ class Build:
 
     @property
     def entry(self) -> Family:
-        """What the catalogue knows of its family, as releases as old as this one have it."""
+        """The catalogue's entry of its family, for releases as old as this one."""
         return describe_family(self.family, self.version)
 
     @property

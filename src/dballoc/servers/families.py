@@ -1,4 +1,4 @@
-"""Server families: all that the catalogue knows of each (servers.toml), as one type."""
+"""Server families: the catalogue's entry of each (servers.toml), as one type."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -64,5 +64,7 @@ def find_family_named(title: str) -> Family:
 
 
 def list_families() -> list[Family]:
-    """List the families; one that inherits comes before its parent, whose marks it has too."""
+    """List the families; a family comes before the one that it inherits from, because it has the
+    marks of both.
+    """
     return sorted(map(describe_family, servers()), key=lambda family: -len(family.lineage))

@@ -19,7 +19,7 @@ from dballoc.servers.build import Build
 from dballoc.servers.private.command_line import is_name
 from dballoc.servers.running.credentials import parse
 
-# The servers' own limit of nested files; the other limits are more than anybody uses.
+# The servers' own limit of nested files; the other limits exceed any real use.
 _DEEPEST, _MOST_FILES, _LONGEST = 10, 200, 1 << 20
 _INCLUDE, _INCLUDE_DIRECTORY = "!include", "!includedir"
 

@@ -1,5 +1,5 @@
-"""Let a private server do what it owes after writes: statistics, dirty pages, memtables. What that
-takes of each engine is data (catalogue/settling.toml).
+"""Let a private server finish the work left by writes: statistics, dirty pages, memtables.
+catalogue/settling.toml has the variables of each engine.
 """
 
 import time
@@ -13,7 +13,7 @@ from dballoc import catalogue
 
 # ER_UNKNOWN_SYSTEM_VARIABLE and ER_WRONG_VALUE_FOR_VAR, of MySQL and MariaDB alike.
 _UNKNOWN_VARIABLE, _REFUSED_VALUE = 1193, 1231
-# Seconds for which a variable is tried to be switched on, and between two tries.
+# Seconds for which switching a variable on is tried, and between two tries.
 _PATIENCE, _BETWEEN_TRIES = 60.0, 1.0
 
 
@@ -47,8 +47,8 @@ class Settling:
 
 
 def begin_settling(connection: SettlingConnection, engine: str, tables: Sequence[str]) -> Settling:
-    """Make the server settle: set the engine's variables, analyze the ``tables``, switch on what is
-    to be done once. Raises SettlingFailed for an error of the server's, also for a switch that it
+    """Make the server settle: set the engine's variables, analyze the ``tables``, start the work
+    that is done once. Raises SettlingFailed for an error of the server's, also for a switch that it
     has refused for a minute.
     """
     entry = catalogue.settling().get(engine, {})

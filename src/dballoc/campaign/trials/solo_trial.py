@@ -104,7 +104,7 @@ class _Series:
     intervals: list[IntervalReport] = field(default_factory=list)
 
 
-# Told after the start (no step) and after each step, with the most bytes of RSS in it.
+# Called after the start (no step) and after each step, with the most bytes of RSS in it.
 Watch = Callable[[ServerLife, Step | None, int], None]
 
 
@@ -223,7 +223,7 @@ class SoloTrial:
                     result = self._run_load(step, series)
             self._take_sample(series, every_thread=True)
         except (Fault, ProcessGone):
-            # The last samples are what one wants to know of a server that was killed.
+            # The last samples show why a server was killed.
             self._keep_series(step, series)
             raise
         self.sampler_cost += time.thread_time() - thread_time
@@ -280,7 +280,7 @@ class SoloTrial:
             self.context.observer.tick(Tick(rss, step.seconds - max(0.0, end - time.monotonic())))
 
     def _settle(self, step: Step, series: _Series) -> None:
-        """Let the server do what it owes after writes, for the step's time at least."""
+        """Let the server finish the work left by writes, for the step's time at least."""
         end = time.monotonic() + step.seconds
         admin, engine = self.life.running.admin, self.prepared.server.engine
         count = self.experiment.data.tables if self.context.setting.contents.tables else 0

@@ -33,7 +33,7 @@ COUNTERS = (
     "minor_faults",
     "major_faults",
 )
-# What a step counts beyond a sample's counters, where it may be read.
+# Counters of a step beside those of a sample, where they may be read.
 STEP_COUNTERS = (*COUNTERS, "written")
 HOST_COUNTERS = ("user", "system", "idle", "iowait", "steal", "switches")
 
@@ -133,8 +133,8 @@ def _count_between(
     end: float,
     counters: Sequence[str],
 ) -> dict[str, Any]:
-    """Return how far each counter went from the moment ``start`` to ``end``; None for one that a
-    sample lacks.
+    """Return the increase of each counter from the moment ``start`` to ``end``; None if a sample
+    lacks it.
     """
     return {
         name: None

@@ -77,9 +77,9 @@ class DuetBlocks(ServerBlocks[Pairing]):
             duet_pilot.check_cpu_bound(results.slices(Design.DUET))
 
     def fit_block(self, seconds: float) -> float | None:
-        """Choose how many pairs of slices the next block has, so that it takes ``seconds``: what
-        starts and stops take turns out as it does, and the time is spent on load. Returns the
-        seconds that it will take; None where the experiment says how many pairs, or without end.
+        """Choose how many pairs of slices the next block has, so that it takes ``seconds``: starts
+        and stops take as long as they do, and the rest is spent on load. Returns the seconds that
+        it will take; None where the experiment says how many pairs, or without end.
         """
         if self._setting.experiment.duet.pairs is not None or math.isinf(seconds):
             return None

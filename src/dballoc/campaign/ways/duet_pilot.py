@@ -41,8 +41,8 @@ def find_idle_workloads(rows: list[Row]) -> dict[str, float]:
 
 
 def check_cpu_bound(rows: list[Row]) -> None:
-    """Check that no workload leaves the CPUs idle: its limit, disk or locks, would be one that both
-    servers of a duet share. Raises Unsuitable.
+    """Check that no workload leaves the CPUs idle: both servers of a duet would share its limit,
+    disk or locks. Raises Unsuitable.
     """
     for workload, share in find_idle_workloads(rows).items():
         raise Unsuitable(

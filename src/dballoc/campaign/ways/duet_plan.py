@@ -30,8 +30,8 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.model import SHORT_DISCARD, SHORTEST_COUNTED, USUAL_DISCARD
 from dballoc.store.facts import SlicePlan
 
-# By how much more a transaction may cost in the first tenth of a second that counts than in the
-# rest of a slice, as ln, before more of the slice is left out.
+# More of the slice is left out if a transaction costs more by this, as ln, in the first tenth of a
+# second that counts than in the rest.
 MOST_AFTER_SWAP = 0.02
 
 # A duet's two servers start and stop together; their data are copied one after the other.

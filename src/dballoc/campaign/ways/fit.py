@@ -65,8 +65,8 @@ def prepare_fit(experiment: Experiment) -> PreparedCampaign:
         "profile_at": None,
     }
     setting = prepare.prepare_campaign(experiment.model_copy(update=changes))
-    # It looks for kills, and compares no costs. The cache size that a variant's own options give is
-    # not the one that is tried.
+    # It looks for kills and compares no costs. The search replaces the cache size of a variant's
+    # own options.
     setting = replace(
         setting,
         countable=Countable(),
@@ -226,7 +226,7 @@ def _make_facts(setting: PreparedCampaign, _: dict[str, int]) -> Facts:
     return replace(make_server_facts(setting), kind="fit", options=names)
 
 
-# How many trials it takes is not known before; a "block" of its time is one of them.
+# The number of trials is not known before; each is a "block" of the budget.
 FIT = CampaignKind(
     name="fit",
     estimate=lambda _: DurationEstimate(ways={}),

@@ -35,7 +35,7 @@ from dballoc.trace.replay import plan_file, run_replay
 from dballoc.trace.replay.replay_result import ReplayFault
 from dballoc.trace.replay.replay_settings import ReplaySettings
 
-# Seconds of what is beside a block's replays, as measured on two cores.
+# Seconds of a block beside its replays, as measured on two cores.
 _PER_BLOCK = 0.5
 
 
@@ -48,7 +48,7 @@ class PlannedTrace:
 
 
 class ReplayBlocks(Blocks[Slot]):
-    """Runs the replays of blocks. Each takes as long as it takes."""
+    """Runs the replays of blocks. Their length is not chosen."""
 
     def __init__(
         self,

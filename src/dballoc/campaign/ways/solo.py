@@ -18,8 +18,7 @@ from dballoc.experiment.trial_steps import (
     sum_planned_seconds,
 )
 
-# Seconds beside those of warm-up, load and idling, as measured on two cores: to copy, start and
-# stop; and for each run of the client.
+# Seconds to copy, start and stop, and for each run of the client, as measured on two cores.
 _PER_TRIAL = 0.8
 PER_LOAD = 0.25
 PER_BLOCK = 0.5

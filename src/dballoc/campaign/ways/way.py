@@ -1,4 +1,4 @@
-"""A way to load: what its blocks are, how long they take, how a trial of them is run and stored.
+"""A way to load: its blocks, how long they take, how a trial is run and stored.
 
 A further way is a file here with its blocks and its :class:`ServerWay`, a line in
 :data:`dballoc.campaign.ways.servers.WAYS`, and its words in :mod:`dballoc.experiment.designs`.

@@ -20,7 +20,9 @@ from dballoc.experiment.model import Experiment
 
 
 def read_preference(text: str | None, model: Experiment) -> Preference:
-    """Return what --prefer asks for. Raises UsageError if the experiment has no such thing."""
+    """Return the preference of --prefer. Raises UsageError if the experiment does not have its
+    words.
+    """
     preferred = preference.parse_preference(text)
     preference.check_preference(
         preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
@@ -97,7 +99,7 @@ def print_plan(setting: prepare.PreparedCampaign, extension: Extension | None = 
     for name, prepared in setting.variants.items():
         libraries = prepared.env.get("LD_PRELOAD", "no preload")
         title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
-        # What dballoc sets by itself, beside what the variant says.
+        # dballoc's own settings, beside the variant's.
         by_variant = host_requirements.find_rseq_setting(prepared.variant.env)
         rseq = None if by_variant else host_requirements.find_rseq_setting(prepared.env)
         values = {

@@ -10,8 +10,8 @@ from dballoc.cli.shared import flags
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What bench does with the experiment: what it records beside it, where it runs, what it writes
-    and prints.
+    """How bench runs the experiment: what it also records, where it runs, what it writes and
+    prints.
     """
 
     record: Annotated[

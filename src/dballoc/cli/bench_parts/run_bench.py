@@ -54,7 +54,7 @@ def run_bench(source: ExperimentSource, changes: Changes, run: Run) -> None:
 
 
 def _plan_extension(source: ExperimentSource, changes: Changes, run: Run) -> "Extension | None":
-    """Return the extension that --extend asks for. Raises UsageError if it cannot be had."""
+    """Return the extension of --extend. Raises UsageError if none is possible."""
     if run.extend is None:
         return None
     if run.out is None:

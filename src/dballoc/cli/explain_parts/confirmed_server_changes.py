@@ -62,8 +62,8 @@ def trim_heap(process: Process, credentials: Credentials, yes: bool) -> None:
 
 
 def _read_installation(process: Process, credentials: Credentials) -> Installation:
-    """Read what is installed, in a child that can be given up. So it is known that the server's
-    files and socket answer before anything is changed.
+    """Read what is installed, in a child that can be given up. So the server's files and socket are
+    known to answer before anything is changed.
     """
     return run_abandonable(
         lambda: loadable_function.read_installation(process, credentials),

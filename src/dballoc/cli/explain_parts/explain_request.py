@@ -1,6 +1,4 @@
-"""What a command line of ``dballoc explain`` asks for, and which of its flags exclude each other.
-No I/O.
-"""
+"""The flags of ``dballoc explain``, and which exclude each other. No I/O."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from dballoc.explain.watch import WatchPace
     from dballoc.servers.running.credentials import Credentials
 
-# What changes the server, by the field that asks for it.
+# The changes to the server, by the field of their flag.
 Change = Literal["install", "remove", "trim"]
 
 
@@ -75,7 +73,7 @@ class LedgerView:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainOutputs:
-    """What is printed, and the files that are written."""
+    """The forms that are printed, and the files that are written."""
 
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the ledger and what it means as JSON, bytes.")
@@ -251,7 +249,7 @@ class Request:
 
     @property
     def procedure(self) -> "EventFilter | None":
-        """The rows that are wanted of the checklist's accounts, None for no checklist."""
+        """Which rows of the checklist's accounts to read; None for no checklist."""
         if not self.with_checklist:
             return None
         from dballoc.explain.checklist.memory_events import EventFilter

@@ -1,6 +1,4 @@
-"""An explanation on the terminal: what it means first, then the ledger, then what the configuration
-allows.
-"""
+"""An explanation on the terminal: verdicts, ledger, bounds of the configuration."""
 
 from collections.abc import Sequence
 
@@ -80,8 +78,8 @@ def choose_mark(level: Level) -> tuple[str, str]:
 def print_verdicts(
     console: Console, verdicts: Sequence[MemoryVerdict], short_notices: bool = False
 ) -> None:
-    """Print each with its evidence and what to do about it; of notices, which need not be acted on,
-    only what they say, if ``short_notices``.
+    """Print each with its evidence and what to do about it; with ``short_notices`` only the
+    headline of notices, which need no action.
     """
     for verdict in verdicts:
         sign, colour = choose_mark(verdict.level)

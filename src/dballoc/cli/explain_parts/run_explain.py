@@ -1,4 +1,4 @@
-"""Carry out what a command line of ``dballoc explain`` asks for."""
+"""Carry out a command line of ``dballoc explain``."""
 
 import sys
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from dballoc.process_memory.process_snapshot import ProcessSnapshot
 if TYPE_CHECKING:
     from dballoc.profile.heap.live_heap import ProbedHeapReader
 
-# What only some command lines need is imported where it is used: the others begin sooner.
+# Modules that few command lines need are imported where they are used, for a quicker start.
 
 
 def run_explain(request: Request) -> None:
@@ -85,8 +85,8 @@ def _print_difference(paths: tuple[Path, Path], as_json: bool) -> None:
 
 
 def _read_server(request: Request) -> Sequence[Explanation]:
-    """Return the snapshots of a live server: one, or a series with --watch; empty if that was ended
-    before the first.
+    """Return the snapshots of a live server: one, or a series with --watch; empty if the user ended
+    it before the first.
     """
     target, watching = request.target, request.watching
     login = None if target.without_sql else target.find_login()

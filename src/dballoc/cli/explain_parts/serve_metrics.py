@@ -24,7 +24,7 @@ from dballoc.host.read_rights import open_process
 from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe
 from dballoc.servers.running.credentials import Credentials
 
-# Beside what a look may take.
+# Seconds beyond the limit of a look.
 _SECONDS_TO_MANAGE = 0.5
 
 
@@ -58,8 +58,8 @@ def serve_metrics(request: Request, address: str, sample: AskProbe) -> None:
 
 
 def _make_finder(target: Target) -> Callable[[], Process]:
-    """Return what finds the server's process before each look. One that was named by its PID is no
-    other that gets this PID later. Raises UsageError if there is none of that PID.
+    """Return what finds the server's process before each look. A later process with the same PID is
+    not taken for it. Raises UsageError if there is none of that PID.
     """
     if target.server.pid is None:
         return lambda: find_server.find_server(target.server)
@@ -73,8 +73,8 @@ def _make_finder(target: Target) -> Callable[[], Process]:
 
 
 def _find_login(target: Target, run_as: str) -> Credentials | None:
-    """Return the credentials, read before this process becomes another user. Without a password
-    it is the server that asks the kernel who connects (unix_socket, auth_socket): that user.
+    """Return the credentials, read before this process becomes another user. Without a password,
+    the user of this process: the server asks the kernel who connects (unix_socket, auth_socket).
     """
     if target.without_sql:
         return None

@@ -11,8 +11,8 @@ def draw_plot(
     """Return lines of text, as wide as ``width``: the values' range at the left in ``unit``, the
     time since the first below.
 
-    A column is the mean of what falls into it, or the value before where nothing does. The y axis
-    does not begin at 0 (a server's RSS would be a bar): its ends are written beside it.
+    A column is the mean of its values, or the value before if it has none. The y axis does not
+    begin at 0 (a server's RSS would be a bar): its ends are written beside it.
     """
     low, high = min(values), max(values)
     labels = [f"{high:,.1f}", f"{low:,.1f}"]

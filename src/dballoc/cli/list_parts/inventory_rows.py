@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-# Not of the catalogue: each server has its own.
+# Not in the catalogue: each server has its own.
 _BUILTIN: Row = {
     "name": BUILTIN,
     "what": "what the server was built with",
@@ -42,7 +42,7 @@ def list_rows(part: Part, names: list[str], post: bool) -> Sequence[Row]:
         case "workloads":
             return [_workload(workload) for workload in inventory.list_workloads()]
         case "experiments":
-            # Here: reading experiments takes longer than all the rest.
+            # Imported here: reading experiments takes longer than all the rest.
             from dballoc.doctor import shipped_experiments
 
             if post:

@@ -40,7 +40,9 @@ def prove_rows(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
 
 
 def choose_server(use: str | None, basedir: Path | None, engine: str | None) -> Server:
-    """Return the server that flags describe; what is None is the experiment file's default."""
+    """Return the server that flags describe; a flag that is None has the experiment file's
+    default.
+    """
     server_table = {
         "use": use,
         "basedir": str(basedir.absolute()) if basedir else None,

@@ -20,9 +20,9 @@ from dballoc.profile.symbols import cpp_names
 
 @dataclass(kw_only=True)
 class ContentionReport:
-    """What is printed of what a process waited for. ``measure``: the key of the value that shares
-    refer to; ``split``: its waits below malloc and elsewhere; ``rows``: the functions that wait
-    most; ``files``: what was written.
+    """The printed report on a process's waits. ``measure``: the key of the value that shares refer
+    to; ``split``: its waits below malloc and elsewhere; ``rows``: the functions that wait most;
+    ``files``: what was written.
     """
 
     process: Process
@@ -34,7 +34,7 @@ class ContentionReport:
 
 
 def make_report(process: Process, result: Contention) -> ContentionReport:
-    """Sum up what a process waited for."""
+    """Sum up a process's waits."""
     measure = contention.choose_value(result.switches)
     return ContentionReport(
         process=process,

@@ -25,7 +25,7 @@ FUNCTION = "function"
 
 @dataclass(kw_only=True)
 class HeapReport:
-    """What is printed of a series of snapshots: the last ``snapshot``, the estimate of all its
+    """The printed report on a series of snapshots: the last ``snapshot``, the estimate of all its
     ``live`` bytes and its ``rows`` by function or owner, the ``growth`` since the first one;
     ``spent``, ``times`` and ``time_of``: time in malloc and free, in all, by size and by function;
     ``named``: the share of frames with names; ``attributed``: the share of live bytes that have an

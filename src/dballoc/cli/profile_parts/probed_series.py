@@ -43,8 +43,8 @@ def begin_sampling(
 
 
 def read_saved_snapshot(path: Path, by: str, asks_live_process: bool) -> ProbedProcess:
-    """Return the process that left a snapshot. Raises UsageError if more is asked than that can
-    tell.
+    """Return the process that left a snapshot. Raises UsageError for flags that need a live
+    process.
     """
     if asks_live_process or by != FUNCTION:
         raise UsageError("--snapshot is of a program that has ended: no flag that asks it fits")
@@ -52,7 +52,7 @@ def read_saved_snapshot(path: Path, by: str, asks_live_process: bool) -> ProbedP
 
 
 def make_progress_printer(quiet: bool, many: bool) -> Callable[[Snapshot], None]:
-    """Return what prints a line for each snapshot of a series to standard error."""
+    """Return a function that prints a line for each snapshot to standard error."""
     console = Console(stderr=True, highlight=False)
 
     def print_live(snapshot: Snapshot) -> None:

@@ -1,1 +1,1 @@
-"""The verbs that take what was measured: report, compare, combine, deploy, import."""
+"""The verbs on results: report, compare, combine, deploy, import."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_flags(extend: Any) -> None:
-    """Raise UsageError for what --ray cannot be combined with, or if Ray is not installed."""
+    """Raise UsageError for flags that exclude --ray, or if Ray is not installed."""
     if extend is not None:
         raise UsageError(
             "--extend: not with --ray; run the experiment with more blocks in a new --out"

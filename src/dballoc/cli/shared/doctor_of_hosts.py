@@ -1,4 +1,4 @@
-"""``doctor --ray``: every host of a Ray cluster, and in what they differ."""
+"""``doctor --ray``: every host of a Ray cluster, and how they differ."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ def print_hosts(address: str, as_json: bool) -> None:
     # Ray takes a second to import, and is not there without the extra.
     from dballoc.hosts import ray_executor
 
-    # What it would tell of nodes that cannot be used is in the document.
+    # The document has the notices on nodes that cannot be used.
     with ray_executor.connect(address, lambda text: None) as executor:
         hosts = executor.list_hosts()
         unusable = executor.list_unusable()

@@ -107,7 +107,7 @@ def name_trace(path: Path) -> Table:
 
 def make_record_changes(record: bool, limit: str | None) -> Table:
     """Return the experiment's key that ``--record`` and ``--limit`` change. Raises UsageError for a
-    limit of nothing.
+    limit without a recording.
     """
     if limit is not None and not record:
         raise UsageError("--limit: of what? It goes with --record")
@@ -147,7 +147,7 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         for flag, replaced in (("data.directory", "sql"), ("data.sql", "directory")):
             if flag in flags:
                 result["data"].pop(replaced, None)
-    # CPUs are given as sets or as a number; the flag's form replaces the file's.
+    # CPUs are given as sets or as a number; the form of the flag replaces that of the file.
     if "cpu" in result and not {"cpu.server", "cpu.client"}.isdisjoint(flags):
         result["cpu"].pop("count", None)
     if "cpu" in result and "cpu.count" in flags:
@@ -163,7 +163,7 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
 
 def _drop_profile_place(table: Table, flags: Table) -> None:
     """Drop the file's workload or level of a profile where the flags' workloads or levels do not
-    have it: then it is what it would be by default.
+    have it: the default applies then.
     """
     if not isinstance(place := table.get("profile_at"), dict):
         return

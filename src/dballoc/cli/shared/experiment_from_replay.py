@@ -17,7 +17,7 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY, Experiment, TouchMode
 from dballoc.host.resources import cpus
 
-# Of a trace's file name, what a name of an experiment may have.
+# Characters that an experiment's name may have.
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+=@-")
 _LONGEST = 64
 _WHERE = "command line"

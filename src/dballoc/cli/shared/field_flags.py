@@ -80,9 +80,7 @@ def _make_keyword(name: str, hint: Any, default: Any = None) -> inspect.Paramete
 
 
 def _fill(hints: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was written by parameter or field: for one that is a dataclass an instance of
-    it.
-    """
+    """Return the written values by parameter or field: an instance for a dataclass."""
     values = {name: written[name] for name in hints if name in written}
     for name, hint in hints.items():
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -91,7 +89,7 @@ def _fill(hints: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any
 
 
 def make_option(flag: Flag) -> Any:
-    """Return what Typer has for a flag."""
+    """Return Typer's option for a flag."""
     return typer.Option(flag.name, metavar=flag.metavar, help=flag.help)
 
 
@@ -113,7 +111,7 @@ def _make_parameter(
 
 
 def _find_field(model: Any, key: str) -> Any:
-    """Return what pydantic has of a model's field."""
+    """Return pydantic's entry of a model's field."""
     *sections, last = key.split(".")
     for section in sections:
         model = _without_none(model.model_fields[section].annotation)
@@ -133,8 +131,8 @@ def _without_none(hint: Any) -> Any:
 
 
 def _choose_type(flag: Flag, hint: Any) -> tuple[Any, _Read]:
-    """Return the type of what is written, and what makes a value of the field's type of it. Text is
-    kept where the model reads text: times, sizes.
+    """Return the type of the written value, and the function that makes the field's value of it.
+    Text is kept where the model reads text: times, sizes.
     """
     if get_origin(hint) is dict:
         return list[str], partial(parse_pairs, flag=flag.name)

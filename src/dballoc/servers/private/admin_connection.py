@@ -46,16 +46,16 @@ class Admin:
             read_timeout=patience,
             autocommit=True,
             defer_connect=True,
-            # Nothing to hide on a socket, and reading the host's certificates takes 30 ms of CPU.
+            # A socket needs no TLS, and reading the host's certificates takes 30 ms of CPU.
             ssl_disabled=True,
         )
-        # As PyMySQL has it for a socket that it opens itself: the password may go over it.
+        # PyMySQL sets this for a socket that it opens itself: the password may go over it.
         self._connection._secure = True  # type: ignore[attr-defined]
         self._connection.connect(sock=_connected(socket, listener))
         self._allow(_PROMPTLY)
 
     def _allow(self, seconds: float) -> None:
-        # PyMySQL has no public way to change it; it looks at this one before every read.
+        # PyMySQL has no public way to change it; it reads this attribute before every read.
         self._connection._read_timeout = seconds  # type: ignore[attr-defined]
 
     def scan(self, sql: str) -> None:
@@ -116,7 +116,7 @@ def _connected(path: Path, listener: int | None) -> sockets.socket:
         talk.settimeout(_TO_CONNECT)
         talk.connect(os.fspath(path))
         talk.settimeout(None)  # PyMySQL sets its own for each answer
-        # The user by which whoever listens there began to (unix(7), SO_PEERCRED).
+        # The user of the listener when it began to listen (unix(7), SO_PEERCRED).
         uid: int = struct.unpack(
             "iII", talk.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12)
         )[1]
