@@ -115,7 +115,7 @@ def replay_program(case: Case, preload: str) -> tuple[float, float]:
         text=True,
     )
     figures = parse_figures(done.stdout, run_replay.measure_own_memory(engine), ())
-    return figures.peak_heap / 1e6, figures.cpu_per_event * 1e9
+    return figures.peak_heap / 1e6, figures.cpu / max(1, figures.events) * 1e9
 
 
 def compare(left: Sequence[float], right: Sequence[float]) -> tuple[float, float]:

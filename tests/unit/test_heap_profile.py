@@ -107,7 +107,7 @@ def test_no_damage_is_worse_than_damaged(data: st.DataObject, at: int) -> None:
 def _use(found: Snapshot) -> None:
     heap_profile.parse_mappings(found)
     stacks = heap_profile.resolve_stacks(found.stacks, lambda address: (Frame(f"f{address}"),))
-    heap_profile.make_profile(found, stacks, "x", {})
+    heap_profile.make_profile(found, stacks, "x")
     heap_profile.rank_functions(
         found,
         {
@@ -173,14 +173,13 @@ def test_return_addresses_are_looked_up_before_the_call_ends() -> None:
 
 
 def test_the_profile_has_all_that_is_alive_and_all_that_was_allocated() -> None:
-    profile = heap_profile.make_profile(parse_snapshot(GOOD), FRAMES, "heap", {"with": "facts"})
+    profile = heap_profile.make_profile(parse_snapshot(GOOD), FRAMES, "heap")
     assert profile.total("live") == pytest.approx(heap_profile.sum_blocks([SMALL, LARGE]).bytes)
     assert profile.total("live.variance") == pytest.approx(
         heap_profile.sum_blocks([SMALL, LARGE]).variance
     )
     assert profile.total("allocated") == 105_000
     assert len(profile.samples) == 2
-    assert profile.facts["with"] == "facts"
 
 
 @pytest.mark.parametrize(
@@ -263,7 +262,7 @@ def test_time_in_malloc_leaves_out_what_waited() -> None:
 def test_time_is_the_stacks_whose_calls_were_timed() -> None:
     # One call in 1024 is timed; of those that did not stall one in 32 has its stack taken, of the
     # others all.
-    profile = heap_profile.make_profile(parse_snapshot(GOOD), FRAMES, "heap", {})
+    profile = heap_profile.make_profile(parse_snapshot(GOOD), FRAMES, "heap")
     assert profile.total("time") == pytest.approx(60 * 1024 * 32 / 1e9)
     assert profile.total("stalled") == pytest.approx(0.1 * 1024)
     rows = heap_profile.rank_functions_by_time(parse_snapshot(GOOD), owners())
@@ -273,7 +272,7 @@ def test_time_is_the_stacks_whose_calls_were_timed() -> None:
         pytest.approx(60 * 1024 * 32 / 1e9),
     )
     only_waits = parse_snapshot(made.snapshot(made.stack(9, [2]), made.waited(9, 0, 1, 5, 0, 0)))
-    assert len(heap_profile.make_profile(only_waits, FRAMES, "heap", {}).samples) == 1
+    assert len(heap_profile.make_profile(only_waits, FRAMES, "heap").samples) == 1
 
 
 def test_time_buckets_follow_each_other() -> None:

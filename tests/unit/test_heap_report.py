@@ -64,7 +64,7 @@ def keep(raw: Path, blocks: int) -> None:
     )
     raw.mkdir()
     save_profile(
-        heap_profile.make_profile(snapshot, STACKS, "heap", {}),
+        heap_profile.make_profile(snapshot, STACKS, "heap"),
         raw / "heap-oltp_read_only.profile.json.gz",
     )
     figures = {

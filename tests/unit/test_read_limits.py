@@ -85,7 +85,7 @@ def test_a_span_of_runs_answers_as_one_of_pages_would(
     assert sum(b - a for a, b in span.iterate_runs(start, end)) == told(start, end)
     pieces = sorted([*span.iterate_runs(start, end), *span.iterate_gaps(start, end)])
     assert [start, *(b for _, b in pieces)] == [*(a for a, _ in pieces), end]
-    assert span.is_fully_resident == all(present)
+    assert (span.resident == span.end - span.start) == all(present)
     for pages in (1, 2, 4):
         size = pages * PAGE
         places = range(-(-START // size) * size, span.end, size)

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.host.abandonable import touches
+from dballoc.host.process_handle import Process
 
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -59,6 +60,11 @@ def open_file(root: Path, path: str) -> int:
     """
     with _open_path(root, path) as (fd, title):
         return _remember(_reopen(fd, path), title)
+
+
+def open_file_of(process: Process, path: str) -> int:
+    """Open a regular file as :func:`open_file`, by the path that a process itself uses."""
+    return open_file(process.root, process.strip_root(path))
 
 
 def open_link(link: str) -> int:

@@ -88,7 +88,7 @@ def find_unbound_malloc(process: Process) -> UnboundMalloc:
     with _explain_errors(process):
         image = _read_image(process)
         imports = any(symbol in ("malloc", "free") for symbol, _, _ in image.slots)
-        library = _find_first_export(process, image, "malloc")
+        library = _find_exporter_of_malloc(process, image)
         if imports and library is None:
             raise Failure(
                 f"{process}: it has not called malloc yet, and which library will provide it "
@@ -102,8 +102,8 @@ def find_unbound_malloc(process: Process) -> UnboundMalloc:
         )
 
 
-def _find_first_export(process: Process, image: _MainProgram, symbol: str) -> str | None:
-    """Find the first library of the link map that exports a symbol; None if none does, or if one
+def _find_exporter_of_malloc(process: Process, image: _MainProgram) -> str | None:
+    """Find the first library of the link map that exports malloc; None if none does, or if one
     before it cannot be read.
     """
     address, size = image.dynamic
@@ -118,17 +118,17 @@ def _find_first_export(process: Process, image: _MainProgram, symbol: str) -> st
         # The kernel's own library (vDSO) is in the list, too, and is no file.
         libraries = dict.fromkeys(path for path in files if path.startswith("/"))
         for path in list(libraries)[:_MOST_LIBRARIES]:
-            if path != image.path and _exports(process, path, symbol):
+            if path != image.path and _exports_malloc(process, path):
                 return path
     except (OSError, SandboxError):
         return None
     return None
 
 
-def _exports(process: Process, path: str, symbol: str) -> bool:
-    fd = open_in_process_root.open_file(process.root, process.strip_root(path))
+def _exports_malloc(process: Process, path: str) -> bool:
+    fd = open_in_process_root.open_file_of(process, path)
     try:
-        return ask_elf_parser("find_export", fd, symbol) is not None
+        return ask_elf_parser("find_export", fd, "malloc") is not None
     finally:
         os.close(fd)
 
@@ -168,7 +168,7 @@ def _list_slots(process: Process, executable: str, started: bool) -> dict[str, l
     if started:
         fd = open_in_process_root.open_link(f"{process.home}/exe")
     else:
-        fd = open_in_process_root.open_file(process.root, process.strip_root(executable))
+        fd = open_in_process_root.open_file_of(process, executable)
     try:
         slots: dict[str, list] = ask_elf_parser("list_slots", fd, list(SYMBOLS))
         return slots

@@ -70,11 +70,6 @@ class Span:
         """Resident bytes of the whole range."""
         return self._before[-1]
 
-    @property
-    def is_fully_resident(self) -> bool:
-        """Whether all of it is resident."""
-        return self.resident == self.end - self.start
-
     def count_resident(self, start: int, end: int) -> int:
         """Return the resident bytes of one range."""
         return self._count_below(end) - self._count_below(start)

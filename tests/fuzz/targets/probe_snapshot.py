@@ -36,5 +36,5 @@ def fuzz(data: bytes) -> None:
     maps = heap_profile.parse_mappings(found)
     assert all(m.start <= m.end for m in maps)
     stacks = heap_profile.resolve_stacks(found.stacks, lambda address: ())
-    made = heap_profile.make_profile(found, stacks, "heap", {})
+    made = heap_profile.make_profile(found, stacks, "heap")
     made.total(heap_profile.LIVE)

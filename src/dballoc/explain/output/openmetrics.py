@@ -33,7 +33,8 @@ def render_openmetrics(explanation: Explanation) -> str:
     }
     return "".join(
         [
-            _format_info("dballoc_server", "Which server this is about.", server),
+            "# TYPE dballoc_server info\n# HELP dballoc_server Which server this is about.\n",
+            f"dballoc_server_info{_format_labels(server)} 1\n",
             *_format_ledger(ledger),
             *(_format_usage(explanation.usage) if explanation.usage else []),
             _format_room(explanation.room),
@@ -279,13 +280,6 @@ def _format_family(
         *(f"{name}{suffix}{_format_labels(labels)} {value!r}" for labels, value in labelled),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _format_info(name: str, description: str, labels: Mapping[str, str]) -> str:
-    return (
-        f"# TYPE {name} info\n# HELP {name} "
-        f"{description.translate(_ESCAPES)}\n{name}_info{_format_labels(labels)} 1\n"
-    )
 
 
 def _format_labels(labels: Mapping[str, str]) -> str:

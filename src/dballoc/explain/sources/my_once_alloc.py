@@ -30,7 +30,7 @@ def measure_once_blocks(look: ProcessSnapshot) -> OwnerMemory | None:
     """
     executable = look.malloc.executable
     try:
-        fd = open_in_process_root.open_file(look.process.root, look.process.strip_root(executable))
+        fd = open_in_process_root.open_file_of(look.process, executable)
         try:
             root = _find_root(fd)
         finally:

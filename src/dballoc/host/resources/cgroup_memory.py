@@ -75,32 +75,25 @@ def choose_narrowest(groups: Sequence[CgroupMemory]) -> CgroupMemory | None:
 
 def _read_group(group: Group) -> CgroupMemory | None:
     """Read one group; None where it counts no memory, as the root of v2."""
-    charged = group.read_number("memory.current")
-    statistics = cgroup_tree.parse_flat_keyed(group.read("memory.stat"))
+    charged, cached = group.read_number("memory.current"), "inactive_file"
     if charged is not None:
-        return CgroupMemory(
-            name=str(group.path),
-            limit=process_limits.read_memory_limit(group),
-            high=group.read_number("memory.high"),
-            charged=charged,
-            inactive_file=statistics.get("inactive_file", 0),
-            events=cgroup_tree.parse_flat_keyed(group.read("memory.events")),
-            pressure=parse_pressure(group.read("memory.pressure")),
-        )
-    charged = group.read_number("memory.usage_in_bytes")
-    if charged is None:
-        return None
-    kills = cgroup_tree.parse_flat_keyed(group.read("memory.oom_control")).get("oom_kill")
+        events = cgroup_tree.parse_flat_keyed(group.read("memory.events"))
+    else:
+        charged, cached = group.read_number("memory.usage_in_bytes"), "total_inactive_file"
+        if charged is None:
+            return None
+        control = cgroup_tree.parse_flat_keyed(group.read("memory.oom_control"))
+        kills = {name: count for name, count in control.items() if name == "oom_kill"}
+        events = {"max": group.read_number("memory.failcnt") or 0} | kills
+    # v1 has neither memory.high nor memory.pressure.
     return CgroupMemory(
         name=str(group.path),
         limit=process_limits.read_memory_limit(group),
-        high=None,
+        high=group.read_number("memory.high"),
         charged=charged,
-        inactive_file=statistics.get("total_inactive_file", 0),
-        events={
-            "max": group.read_number("memory.failcnt") or 0,
-            **({"oom_kill": kills} if kills is not None else {}),
-        },
+        inactive_file=cgroup_tree.parse_flat_keyed(group.read("memory.stat")).get(cached, 0),
+        events=events,
+        pressure=parse_pressure(group.read("memory.pressure")),
     )
 
 

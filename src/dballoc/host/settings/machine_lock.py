@@ -16,7 +16,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from dballoc.errors import Failure, NotNow, UsageError
@@ -134,18 +134,18 @@ class Hold:
         _put_back_alone(self)
 
     def _write_note(self, purpose: str) -> None:
-        note = {
-            "pid": os.getpid(),
-            "started": str(Process.own().started),
-            "namespace": _read_pid_namespace(),
-            "exclusive": self.exclusive,
-            "what": purpose,
-        }
+        note = Holder(
+            pid=os.getpid(),
+            started=str(Process.own().started),
+            namespace=_read_pid_namespace(),
+            exclusive=self.exclusive,
+            purpose=purpose,
+        )
         name = secrets.token_hex(6)
         descriptor = _open_file(self.directory, f"{name}.partial")
         self.descriptors.append(descriptor)
         _try_lock(descriptor, exclusive=True)
-        os.write(descriptor, json.dumps(note).encode())
+        os.write(descriptor, json.dumps(asdict(note)).encode())
         # It is locked before it has its name: an unlocked note counts as left behind.
         os.rename(
             f"{name}.partial", _NOTE + name, src_dir_fd=self.directory, dst_dir_fd=self.directory
@@ -278,15 +278,8 @@ def _read_holder(directory: int, name: str) -> Holder | None:
         if _try_lock(note, exclusive=False):
             os.unlink(name, dir_fd=directory)
             return None
-        content = json.loads(os.pread(note, 4096, 0))
-        return Holder(
-            pid=content["pid"],
-            started=content["started"],
-            namespace=content["namespace"],
-            exclusive=content["exclusive"],
-            purpose=content["what"],
-        )
-    except (OSError, ValueError, TypeError, KeyError):
+        return Holder(**json.loads(os.pread(note, 4096, 0)))
+    except (OSError, ValueError, TypeError):
         return None
     finally:
         os.close(note)

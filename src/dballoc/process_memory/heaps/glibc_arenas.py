@@ -1,7 +1,7 @@
 """What the walk of glibc's heap finds: arenas, and blocks with a mapping of their own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 from dballoc.process_memory.heaps.allocator_statistics import (
@@ -32,36 +32,51 @@ _HEADER = 8
 
 
 @dataclass(kw_only=True)
-class ArenaUsage:
-    """The bytes of one arena, ``…_resident`` those of them that are in memory.
+class HeapUsage:
+    """The bytes of a heap's chunks, ``…_resident`` those of them that are in memory.
 
-    ``live``: chunks in use, with their headers, without those that the caches hold; ``tcache`` and
-    ``fast``: freed, kept for the next malloc of the size; ``free``: in bins, and at the top;
+    ``live``: chunks in use, with their headers; ``free``: in bins, and at the top;
+    ``live_chunks``: how many chunks ``live`` is; ``blocks``: the large ones of those;
+    ``trimmable``: resident bytes in whole free pages, which malloc_trim gives back; ``sizes``: how
+    many there are of each size, small ones left out.
+    """
+
+    chunks: int = 0
+    live_chunks: int = 0
+    live: int = 0
+    live_resident: int = 0
+    free: int = 0
+    free_resident: int = 0
+    trimmable: int = 0
+    blocks: list[LargeBlock] = field(default_factory=list)
+    sizes: dict[int, int] = field(default_factory=dict)
+
+    def add(self, other: "HeapUsage") -> None:
+        """Add the chunks of another heap."""
+        for name in (each.name for each in fields(HeapUsage) if each.type is int):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.blocks += other.blocks
+        for size, number in other.sizes.items():
+            self.sizes[size] = self.sizes.get(size, 0) + number
+
+
+@dataclass(kw_only=True)
+class ArenaUsage(HeapUsage):
+    """All of one arena. What its caches hold is not ``live``: ``tcache`` and ``fast``, freed, and
+    kept for the next malloc of the size. ``blocks_resident``: bytes of its ``blocks``;
     ``metadata``: heap and arena headers, fence posts; ``unread``: resident bytes that could not be
-    read as chunks; ``live_chunks``: how many chunks ``live`` is; ``blocks``: the large ones of
-    those, with ``blocks_resident`` bytes; ``trimmable``: resident bytes in whole free pages, which
-    malloc_trim gives back; ``sizes``: how many there are of each size, small ones
-    left out.
+    read as chunks.
     """
 
     address: int
     system: int = 0
-    chunks: int = 0
-    live: int = 0
-    live_resident: int = 0
     tcache: int = 0
     fast: int = 0
-    free: int = 0
-    free_resident: int = 0
     metadata: int = 0
     metadata_resident: int = 0
     heaps: list[MemoryMapping] = field(default_factory=list)
     unread: int = 0
-    live_chunks: int = 0
-    blocks: list[LargeBlock] = field(default_factory=list)
     blocks_resident: int = 0
-    trimmable: int = 0
-    sizes: dict[int, int] = field(default_factory=dict)
 
     @property
     def small_resident(self) -> int:

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
+from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap, HeapUsage
 from dballoc.process_memory.heaps.glibc_chunks import (
     BrokenChunk,
     ChunkRun,
@@ -282,23 +282,13 @@ def _measure_heap_header(layout: ArenaLayout, mapping: MemoryMapping, address: i
 
 
 @dataclass(kw_only=True)
-class _HeapReading:
-    """What was read of one heap: bytes as in :class:`ArenaUsage`; ``caches``: addresses of chunks
-    that may be a thread's cache, for each form; ``incomplete``: there are more chunks; ``blocks``
-    and ``sizes`` as in :class:`ArenaUsage`.
+class _HeapReading(HeapUsage):
+    """What was read of one heap. ``caches``: addresses of chunks that may be a thread's cache, for
+    each form; ``incomplete``: there are more chunks.
     """
 
-    chunks: int = 0
-    live_chunks: int = 0
-    live: int = 0
-    live_resident: int = 0
-    free: int = 0
-    free_resident: int = 0
-    trimmable: int = 0
     caches: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     incomplete: bool = False
-    blocks: list[LargeBlock] = field(default_factory=list)
-    sizes: dict[int, int] = field(default_factory=dict)
 
 
 def _read_heap(
@@ -429,17 +419,8 @@ def _add_cache_candidates(
 
 def _add_heap(arena: ArenaUsage, memory: Memory, reading: _HeapReading) -> None:
     """Add what was read of a heap to its arena, with the blocks in threads' caches not as live."""
-    arena.chunks += reading.chunks
-    arena.live_chunks += reading.live_chunks
-    arena.live += reading.live
-    arena.live_resident += reading.live_resident
-    arena.free += reading.free
-    arena.free_resident += reading.free_resident
-    arena.trimmable += reading.trimmable
-    arena.blocks += reading.blocks
+    arena.add(reading)
     arena.blocks_resident += sum(block.resident for block in reading.blocks)
-    for size, number in reading.sizes.items():
-        arena.sizes[size] = arena.sizes.get(size, 0) + number
     for measure_cache, addresses in zip(
         (_measure_tcache, _measure_tcache_with_slots), reading.caches, strict=True
     ):

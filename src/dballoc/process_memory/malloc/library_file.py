@@ -53,7 +53,7 @@ def describe_replacement(
     entry = allocators()[name] if name else {}
     path = _choose_file(entry, library, mappings).removesuffix(DELETED)
     try:
-        fd = open_in_process_root.open_file(process.root, process.strip_root(path))
+        fd = open_in_process_root.open_file_of(process, path)
     except OSError:
         return f"{path} was removed since it was loaded: a restart will not find it there"
     try:
@@ -106,7 +106,7 @@ def open_mapped_file(process: Process, path: str, mappings: Sequence[MapsLine]) 
         if line:
             link = f"{process.home}/map_files/{line.start:x}-{line.end:x}"
             return open_in_process_root.open_link(link)
-    return open_in_process_root.open_file(process.root, process.strip_root(path))
+    return open_in_process_root.open_file_of(process, path)
 
 
 def _is_file(fd: int, path: str) -> bool:

@@ -54,18 +54,14 @@ def copy_mapped_files(process: Process, tree: Path, reader: ServerUser, is_ours:
 
 
 def _copy_files(process: Process, tree: Path, reader: ServerUser) -> list[str]:
-    root = process.root
     maps = process_maps.parse_maps(process_maps.read_maps_text(process, errors="surrogateescape"))
     paths = dict.fromkeys(
         line.path for line in maps if "x" in line.permissions and line.path.startswith("/")
     )
 
-    def open_file(path: str) -> int:
-        return open_in_process_root.open_file(root, process.strip_root(path))
-
     copies = MappedCopies(tree, reader)
     for path in paths:
-        copies.add(path, open_file)
+        copies.add(path, lambda its: open_in_process_root.open_file_of(process, its))
     return touches.list_notes()
 
 

@@ -152,9 +152,7 @@ def sum_blocks(blocks: Iterable[SampledBlock]) -> Estimate:
     return total
 
 
-def make_profile(
-    snapshot: Snapshot, stacks: Stacks, title: str, facts: Mapping[str, str]
-) -> Profile:
+def make_profile(snapshot: Snapshot, stacks: Stacks, title: str) -> Profile:
     """Make a profile with one sample for each call stack."""
     live: dict[int, Estimate] = defaultdict(Estimate)
     for block in snapshot.blocks:
@@ -186,7 +184,6 @@ def make_profile(
         "stacks that reach a thread's start": f"{snapshot.complete:.2%}",
         "allocated since": f"{snapshot.now - snapshot.reset:.0f} s before",
         "samples without room": f"{snapshot.lost_blocks + snapshot.lost_stacks}",
-        **facts,
     }
     return Profile(
         title=title,

@@ -84,7 +84,7 @@ class ProbedProcess:
         title = " ".join(
             filter(None, ["heap of", self.name, f"(process {self.probe.pid})", occasion])
         )
-        return heap_profile.make_profile(snapshot, self._functions, title, {})
+        return heap_profile.make_profile(snapshot, self._functions, title)
 
     def resolve(self, snapshot: Snapshot) -> None:
         """Look up the functions of stacks that no earlier snapshot had."""

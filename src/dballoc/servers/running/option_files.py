@@ -231,5 +231,5 @@ def _look_at_build(process: Process, executable: str) -> OptionFileRules:
 def _open_executable(process: Process, executable: str) -> int:
     """Return the server's own file, even if the process executes the loader."""
     if loader.is_loader(process.read_link("exe")):
-        return open_in_process_root.open_file(process.root, process.strip_root(executable))
+        return open_in_process_root.open_file_of(process, executable)
     return open_in_process_root.open_link(f"{process.home}/exe")

@@ -14,7 +14,6 @@ LARGEST_ALIGNMENT = 1 << 30
 MOST_EPOCHS = 1 << 26
 # A record counts ns from its epoch's beginning in 24 bits: 16.7 ms.
 LONGEST_EPOCH = 1 << (64 - SIZE_BITS)
-MOST_SLOTS = 1 << 32
 # Moments at which the engine tells the live bytes, at most (native/replay/curve.h).
 CURVE_POINTS = 2000
 

@@ -122,11 +122,6 @@ class ReplayFigures:
     live_curve: tuple[tuple[int, int], ...]
     threads: tuple[ThreadFigures, ...]
 
-    @property
-    def cpu_per_event(self) -> float:
-        """CPU seconds an event."""
-        return self.cpu / max(1, self.events)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayFault:
