@@ -19,7 +19,7 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, Variant
 from dballoc.experiment.schedule import Slot
 from dballoc.store.facts import Facts
-from dballoc.store.results import Results
+from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import VariantRow
 
 
@@ -53,7 +53,7 @@ def make_setting(experiment: Experiment) -> FakeSetting:
 
 
 @dataclass
-class ExampleBlocks(Blocks[Slot]):
+class ExampleBlocks(Blocks[Any, Slot]):
     """Solo blocks, told of each trial that ``took`` place."""
 
     experiment: Experiment
@@ -64,8 +64,11 @@ class ExampleBlocks(Blocks[Slot]):
     def list_trials(self, number: int, attempt: int) -> Sequence[Slot]:
         return schedule.order_block(self.experiment, number, attempt)
 
+    def measure(self, slot: Slot, _: Path) -> Sequence[TrialRecord]:
+        return [example_results.record(self.experiment, slot)]
+
     def run_trial(self, slot: Slot) -> float:
-        self.results.add_trial(slot, example_results.record(self.experiment, slot))
+        self.results.add_trial(slot, *self.measure(slot, Path()))
         self.took()
         return 0.0
 

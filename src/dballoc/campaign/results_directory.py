@@ -143,12 +143,15 @@ def _record_experiment(outputs: OutputDirectory, experiment: Experiment) -> None
         )
 
 
-def choose_results_directory(parent: Path, experiment: Experiment, verb: str = "") -> Path:
-    """Return the results directory of an experiment without --out: its unfinished one under
-    ``parent``, else a new one.
+def choose_results_directory(out: Path | None, experiment: Experiment, verb: str = "") -> Path:
+    """Return the results directory of an experiment: ``out``; without it, its unfinished one below
+    dballoc-results, else a new one there.
 
     ``verb``: of a command other than bench, whose results must not be mixed with bench's.
     """
+    if out is not None:
+        return out
+    parent = Path("dballoc-results")
     base = "-".join(
         filter(None, [verb, experiment.name, experiment_file.compute_identity(experiment)[:8]])
     )

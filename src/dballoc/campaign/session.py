@@ -17,6 +17,7 @@ from dballoc.campaign.trials.client_host import ClientHost
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
 from dballoc.errors import Failure, NotNow, UsageError
+from dballoc.experiment.schedule import Slot
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, Lease
 from dballoc.host.settings import machine_lock, thp
@@ -87,16 +88,17 @@ class Session(Generic[SettingT]):
         )
 
     @contextlib.contextmanager
-    def run_trial(self, label: str, *, interruptible: bool = False) -> Iterator[TrialRun]:
-        """Run a trial in this block, which the first Ctrl-C does not interrupt, unless it is
-        ``interruptible`` because it never looks for one. Its raw files are removed if it is lost.
-        After a bug of dballoc they are kept until the campaign is resumed, because they may show
-        the cause.
+    def run_trial(self, slot: Slot, *, interruptible: bool = False) -> Iterator[TrialRun]:
+        """Begin a trial, and run it in this block, which the first Ctrl-C does not interrupt,
+        unless it is ``interruptible`` because it never looks for one. Its raw files are removed if
+        it is lost. After a bug of dballoc they are kept until the campaign is resumed, because they
+        may show the cause.
         """
         cpu_before = self.custody.cpu_seconds
-        trial = TrialRun(self.directory.make_trial_directory(label))
+        trial = TrialRun(self.directory.make_trial_directory(slot.label))
         self.stop.in_trial = not interruptible
         try:
+            self.observer.trial_started(slot)
             yield trial
         except (Interrupted, Failure, UsageError, OSError, KeyboardInterrupt):
             self.directory.remove_trial_directory(trial.directory)

@@ -16,13 +16,12 @@ from dballoc.cli.light_command import LightCommand, LightGroup
 
 @dataclass(frozen=True, kw_only=True)
 class Verb:
-    """A verb: its module in ``verbs/``, or in the room that is named, and the ``name`` of its
-    function or application there; ``extra``: what of pyproject.toml's optional dependencies it
+    """A verb: its module in ``verbs/``, or in the room that is named, which has a function or an
+    application of the module's name; ``extra``: what of pyproject.toml's optional dependencies it
     needs, if any; ``summary``: its line in the list of all.
     """
 
     module: str
-    name: str
     summary: str
     extra: str | None = None
 
@@ -30,109 +29,90 @@ class Verb:
 VERBS = {
     "aa": Verb(
         module="aa",
-        name="aa",
         extra="bench",
         summary="Compare a malloc with itself: how small a difference shows here.",
     ),
     "bench": Verb(
         module="bench",
-        name="bench",
         extra="bench",
         summary="Compare mallocs under a real server and load.",
     ),
     "combine": Verb(
         module="results_verbs.combine",
-        name="combine",
         extra="report",
         summary="Combine campaigns of several hosts.",
     ),
     "compare": Verb(
         module="results_verbs.compare",
-        name="compare",
         extra="report",
         summary="Compare two campaigns; a gate for CI.",
     ),
     "deploy": Verb(
         module="results_verbs.deploy",
-        name="deploy",
         extra="report",
         summary="Print how to run your own server with a variant.",
     ),
     "doctor": Verb(
         module="doctor",
-        name="doctor",
         summary="Say what is missing or wrong on this host.",
     ),
     "exec": Verb(
         module="exec_",
-        name="exec_",
         summary="Run a program under the heap probe, or the recorder.",
     ),
     "explain": Verb(
         module="explain",
-        name="explain",
         summary="Say where a live server's memory goes, and what to do.",
     ),
     "fetch": Verb(
         module="fetch",
-        name="fetch",
         extra="bench",
         summary="Bring servers and mallocs into a private store.",
     ),
     "fit": Verb(
         module="search_verbs.fit",
-        name="fit",
         extra="bench",
         summary="Find the largest cache that survives a memory limit.",
     ),
     "import": Verb(
         module="results_verbs.import_",
-        name="import_",
         extra="report",
         summary="Bring in results that were made elsewhere.",
     ),
     "list": Verb(
         module="list_",
-        name="list_",
         summary="List what an experiment can name, and what is here.",
     ),
     "profile": Verb(
         module="profile_verbs.app",
-        name="app",
         summary="Which code allocates, grows, or waits inside malloc?",
     ),
     "record": Verb(
         module="record",
-        name="record",
         summary="Record every allocation of a program.",
     ),
     "replay": Verb(
         module="replay",
-        name="replay",
         extra="bench",
         summary="Replay a recorded trace on every malloc.",
     ),
     "report": Verb(
         module="results_verbs.report",
-        name="report",
         extra="report",
         summary="Write the report of a results directory.",
     ),
     "trace": Verb(
         module="trace_verbs.app",
-        name="app",
         extra="bench",
         summary="A process's recorded allocations: compile, look, cut.",
     ),
     "tune": Verb(
         module="search_verbs.tune",
-        name="tune",
         extra="tune",
         summary="Search the settings of mallocs for a workload.",
     ),
     "verify": Verb(
         module="verify",
-        name="verify",
         summary="Say which malloc a running server really uses.",
     ),
 }
@@ -154,7 +134,7 @@ def application(verbs: Iterable[str] = VERBS) -> typer.Typer:
         if verb.extra:
             require_extra(verb.extra, f"dballoc {name}")
         place = verb.module if "." in verb.module else f"verbs.{verb.module}"
-        command = getattr(import_module(f"dballoc.cli.{place}"), verb.name)
+        command = getattr(import_module(f"dballoc.cli.{place}"), place.rpartition(".")[2])
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:

@@ -179,7 +179,7 @@ def _run_trials(
         _wait_for_client_host(loads, request.sysbench)
         session = replace(session, client_host=loads)
     sent = _SentTrials(stream, out / TRIALS)
-    blocks: Blocks[Any] = WAYS[request.design].make_blocks(session, sent, templates, 0.0)
+    blocks: Blocks[Any, Any] = WAYS[request.design].make_blocks(session, sent, templates, 0.0)
     if request.slices:
         blocks.slices = request.slices
     elif request.design.is_paired:

@@ -45,15 +45,6 @@ class HostPair:
         return self.client is not None and self.client.kernel == self.server.kernel
 
 
-@dataclass(frozen=True, kw_only=True)
-class BlockKey:
-    """An attempt at a block."""
-
-    design: str
-    number: int
-    attempt: int = 0
-
-
 @dataclass(kw_only=True)
 class HostLoad:
     """What each host has had, by its name. ``blocks``: given to it; ``lost``: blocks, (design,

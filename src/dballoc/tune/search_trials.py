@@ -57,8 +57,7 @@ class SearchTrials:
     ) -> None:
         """Replay and store one trial."""
         slot = _make_slot(candidate, number)
-        with self._session.run_trial(slot.label, interruptible=True) as trial:
-            self._session.observer.trial_started(slot)
+        with self._session.run_trial(slot, interruptible=True) as trial:
             base = self._setting.variants[candidate.base]
             self._results.add_variant(replace(base.make_row(), name=candidate.variant))
             try:
@@ -72,8 +71,7 @@ class SearchTrials:
     def run_survey(self, survey: Experiment) -> TrialRecord:
         """Run one start of the baseline that is no trial of the search: nothing of it is stored."""
         slot = Slot(block=0, attempt=0, position=1, variant=survey.baseline, role="V")
-        with self._session.run_trial(slot.label) as trial:
-            self._session.observer.trial_started(slot)
+        with self._session.run_trial(slot) as trial:
             prepared = self._setting.variants[survey.baseline]
             context = self._make_context(prepared)
             context = replace(context, setting=replace(context.setting, experiment=survey))
@@ -87,8 +85,7 @@ class SearchTrials:
         recorder.
         """
         slot = _make_slot(candidate, number)
-        with self._session.run_trial(slot.label) as trial:
-            self._session.observer.trial_started(slot)
+        with self._session.run_trial(slot) as trial:
             if (prepared := self._prepare(candidate, slot)) is None:
                 return
             context, template = self._make_context(prepared), self._find_template(prepared)
@@ -119,8 +116,7 @@ class SearchTrials:
             half=draw.randrange(2),
             first=draw.randrange(2),
         )
-        with self._session.run_trial(pairing.label) as trial:
-            self._session.observer.trial_started(pairing)
+        with self._session.run_trial(pairing) as trial:
             if (prepared := self._prepare(candidate, _make_slot(candidate, number))) is None:
                 return None
             records = duet_trial.run_trial(

@@ -7,8 +7,6 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import pymysql
-
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.primary import Primary
 from dballoc.campaign.trials.server_in_trial import ServerLife
@@ -144,10 +142,8 @@ class ReplicaServer:
     def connect(self) -> None:
         """Begin to replicate. Raises Fault if the server does not."""
         build, admin = self._primary.build, self._life.running.admin
-        try:
+        with self._life.ask("its start", "to replicate"):
             replication.follow_primary(build, admin, self._primary.account)
-        except pymysql.Error as error:
-            raise self._life.explain_refusal(error, "its start", "to replicate") from None
         deadline = time.monotonic() + _CONNECT
         while not self._read_state("its start").connected:
             if time.monotonic() > deadline:
@@ -159,10 +155,8 @@ class ReplicaServer:
         if the primary does not.
         """
         admin = self._life.running.admin
-        try:
+        with self._life.ask(when, "its GTIDs"):
             applied = replication.count_applied(self._primary.build, admin)
-        except pymysql.Error as error:
-            raise self._life.explain_refusal(error, when, "its GTIDs") from None
         return ReplicationProgress(time.monotonic(), self._primary.count_committed(when), applied)
 
     def check(self, when: str) -> None:
@@ -188,10 +182,8 @@ class ReplicaServer:
         progress.caught_up = now
 
     def _read_state(self, when: str) -> replication.ReplicaState:
-        try:
+        with self._life.ask(when, "the replica's state"):
             state = replication.read_state(self._primary.build, self._life.running.admin)
-        except pymysql.Error as error:
-            raise self._life.explain_refusal(error, when, "the replica's state") from None
         if state.error:
             # If the primary is gone, the replica has no fault.
             self._primary.check_alive(when, 2.0)

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -241,20 +241,16 @@ class ServerLife:
         self._prove_malloc()
         check_host_thp(self.host_thp)
         if self.context.client_host:
-            try:
+            with self.ask("its start", "the load's account"):
                 self.context.client_host.open_account(self.running.admin, database)
-            except pymysql.Error as error:
-                raise self.explain_refusal(error, "its start", "the load's account") from None
         self._begin_to_count()
         self.take_mark(0)
         assert self.mark
         self.record.trial.rss_start = self.mark.rss
-        try:
+        with self.ask("its start", "SHOW GLOBAL STATUS"):
             self._connections = ConnectionMeter(
                 self.running.admin, over_tcp=self.address.port is not None
             )
-        except pymysql.Error as error:
-            raise self.explain_refusal(error, "its start", "SHOW GLOBAL STATUS") from None
 
     def _begin_to_count(self) -> None:
         """Count what the host counts, from now on. Nobody else has connected yet, so hardly a
@@ -363,20 +359,26 @@ class ServerLife:
         """
         if not binary_log.writes_binary_log(self.prepared.options):
             return
-        try:
+        with self.ask(when, "PURGE BINARY LOGS"):
             self.running.admin.empty_binary_log()
-        except pymysql.Error as error:
-            raise self.explain_refusal(error, when, "PURGE BINARY LOGS") from None
 
     def write_status(self, name: str, when: str) -> None:
         """Write SHOW GLOBAL STATUS to a raw file. Fault, which names the moment ``when``, if the
         server does not answer.
         """
-        try:
+        with self.ask(when, "SHOW GLOBAL STATUS"):
             status = self.running.admin.status()
-        except pymysql.Error as error:
-            raise self.explain_refusal(error, when, "SHOW GLOBAL STATUS") from None
         _write_variables(self.directory / f"status-{name}.tsv", status)
+
+    @contextlib.contextmanager
+    def ask(self, when: str, statement: str) -> Iterator[None]:
+        """Ask the server something in this block. Raises Fault, which names the moment ``when`` and
+        the ``statement``, if it does not answer.
+        """
+        try:
+            yield
+        except pymysql.Error as error:
+            raise self.explain_refusal(error, when, statement) from None
 
     def explain_refusal(self, error: pymysql.Error, when: str, statement: str) -> Fault:
         """Return why dballoc's own ``statement`` failed: the server died, or its error message."""

@@ -264,12 +264,10 @@ class SoloTrial:
     def _run_query(self, step: Step, series: _Series) -> None:
         assert step.sql
         before = self.life.sampler.cost
-        try:
+        with self.life.ask(step.sql, "warmup_sql"):
             with sample_in_background(lambda: self._take_sample(series)):
                 self.life.running.admin.scan(step.sql)
             self.sampler_cost += self.life.sampler.cost - before
-        except pymysql.Error as error:
-            raise self.life.explain_refusal(error, step.sql, "warmup_sql") from None
 
     def _stay_idle(self, step: Step, series: _Series) -> None:
         end = time.monotonic() + step.seconds

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dballoc.analysis.statistics.duet_estimates import compute_block_log
@@ -33,7 +34,7 @@ from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing
 from dballoc.servers.private.data_template import Template
-from dballoc.store.results import Results, Row, TrialStore
+from dballoc.store.results import Results, Row, TrialRecord, TrialStore
 from dballoc.store.rows import SliceRow
 
 
@@ -65,9 +66,32 @@ class DuetBlocks(ServerBlocks[Pairing]):
         ]
 
     def run_trial(self, pairing: Pairing) -> float:
-        """Run and store one duet. Returns the CPU seconds that its processes used."""
+        """Run and store one duet, and note what it takes beside its slices."""
         assert self.slices
-        return self._run_trial(pairing, self.slices)
+        began = time.monotonic()
+        cpu_seconds = super().run_trial(pairing)
+        load = len(self._setting.experiment.workloads) * self.slices.total
+        self._overheads.append(time.monotonic() - began - load)
+        return cpu_seconds
+
+    def measure(self, pairing: Pairing, directory: Path) -> Sequence[TrialRecord]:
+        """Run one duet."""
+        assert self.slices
+        templates = [self._find_template(name) for name, _ in pairing.servers]
+        context = self._session.trial_context
+        return duet_trial.run_trial(context, self._duet, pairing, self.slices, templates, directory)
+
+    def tell(self, pairing: Pairing, records: Sequence[TrialRecord]) -> None:
+        """Tell the observer of a duet, with its ratio."""
+        experiment = self._setting.experiment
+        last = experiment.workloads[-1]
+        baseline, partner = (
+            duet_pilot.make_pieces(vars(s) for s in record.select(SliceRow) if s.workload == last)
+            for record in records
+        )
+        log_ratio = compute_block_log(experiment.duet.estimate, baseline, partner)
+        ratio = None if log_ratio is None else math.exp(log_ratio)
+        self._session.observer.trial_finished(pairing, records, ratio)
 
     def check_block(self, results: Results, number: int) -> None:
         """Check after the first block, unless a pilot did, that the CPUs were busy. Raises
@@ -140,11 +164,11 @@ class DuetBlocks(ServerBlocks[Pairing]):
         self._session.observer.notice(
             f"pilot of the duet: {pilot.starts} starts, about {seconds:.0f} s"
         )
-        slices = Slices(pilot.seconds, pilot.slices // 2, pilot.discard, PILOT_PIECES)
+        self.slices = Slices(pilot.seconds, pilot.slices // 2, pilot.discard, PILOT_PIECES)
         finished = results.finished("pilot")
         for pairing in schedule.order_pilot(self._setting.experiment, pilot.starts):
             if (pairing.block, pairing.attempt, pairing.position) not in finished:
-                self._run_trial(pairing, slices)
+                self.run_trial(pairing)
         return results.slices("pilot")
 
     def _evaluate_pilot(self, rows: list[Row]) -> dict[str, Any]:
@@ -157,34 +181,6 @@ class DuetBlocks(ServerBlocks[Pairing]):
             )
             return self._make_usual_plan()
         return vars(findings)
-
-    # -- one duet ---------------------------------------------------------------------------------
-
-    def _run_trial(self, pairing: Pairing, slices: Slices) -> float:
-        session = self._session
-        began = time.monotonic()
-        with session.run_trial(pairing.label) as trial:
-            session.observer.trial_started(pairing)
-            templates = [self._find_template(name) for name, _ in pairing.servers]
-            records = duet_trial.run_trial(
-                session.trial_context, self._duet, pairing, slices, templates, trial.directory
-            )
-            self._store.add_trial(pairing, *records)
-            last = self._setting.experiment.workloads[-1]
-            sides = [
-                duet_pilot.make_pieces(
-                    vars(s) for s in record.select(SliceRow) if s.workload == last
-                )
-                for record in records
-            ]
-            log_ratio = compute_block_log(
-                self._setting.experiment.duet.estimate, sides[0], sides[1]
-            )
-            ratio = None if log_ratio is None else math.exp(log_ratio)
-            session.observer.trial_finished(pairing, records, ratio)
-        load = len(self._setting.experiment.workloads) * slices.total
-        self._overheads.append(time.monotonic() - began - load)
-        return trial.cpu_seconds
 
 
 DUET = ServerWay(design=Design.DUET, estimate=estimate_duet, make_blocks=DuetBlocks)

@@ -34,7 +34,7 @@ from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private import data_template
 from dballoc.servers.private.data_template import Template
 from dballoc.store.facts import Facts
-from dballoc.store.results import Results
+from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import ProbeRow
 
 _MIB = 2**20
@@ -136,28 +136,28 @@ class FitRounds(ServerBlocks[Slot]):
             for name in self._setting.variants
         )
 
-    def run_trial(self, slot: Slot) -> float:
-        """Try a variant's next size, and store the trial. Returns the CPU seconds that its
-        processes used.
-        """
-        session, setting = self._session, self._setting
+    def measure(self, slot: Slot, directory: Path) -> Sequence[TrialRecord]:
+        """Try a variant's next size."""
+        setting = self._setting
         size = self._choose_size(slot.variant, slot.block)
         assert size is not None
         sized = set_cache_size(setting.variants[slot.variant], self._sizes, size)
         setting = replace(setting, variants={**setting.variants, slot.variant: sized})
-        with session.run_trial(slot.label) as trial:
-            session.observer.trial_started(slot)
-            record = solo_trial.run_trial(
-                replace(session.trial_context, setting=setting),
-                slot,
-                self._find_template(slot.variant),
-                trial.directory,
-            )
-            actual = _read_actual_size(trial.directory, sized)
-            record.rows.append(ProbeRow(asked=size, pool_bytes=actual))
-            self._results.add_trial(slot, record)
-        session.observer.probe_finished(slot.variant, size, record)
-        return trial.cpu_seconds
+        record = solo_trial.run_trial(
+            replace(self._session.trial_context, setting=setting),
+            slot,
+            self._find_template(slot.variant),
+            directory,
+        )
+        actual = _read_actual_size(directory, sized)
+        record.rows.append(ProbeRow(asked=size, pool_bytes=actual))
+        return [record]
+
+    def tell(self, slot: Slot, records: Sequence[TrialRecord]) -> None:
+        """Tell the observer what became of a size."""
+        [record] = records
+        [probe] = record.select(ProbeRow)
+        self._session.observer.probe_finished(slot.variant, probe.asked, record)
 
     def _warn_about_small_data(self) -> None:
         smallest = min(template.size for template in self._templates.values())

@@ -47,8 +47,10 @@ class PlannedTrace:
     expected: ExpectedReplay
 
 
-class ReplayBlocks(Blocks[Slot]):
+class ReplayBlocks(Blocks[PreparedReplay, Slot]):
     """Runs the replays of blocks. Their length is not chosen."""
+
+    interruptible = True
 
     def __init__(
         self,
@@ -57,31 +59,18 @@ class ReplayBlocks(Blocks[Slot]):
         trace: PlannedTrace,
         planned_seconds: float,
     ) -> None:
-        self._session = session
-        self._results = results
+        super().__init__(session, results, planned_seconds)
         self._trace = trace
-        self.planned_seconds = planned_seconds
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Slot]:
         """Return the replays of a block in their order."""
         return schedule.order_block(self._session.setting.experiment, number, attempt)
 
-    def run_trial(self, slot: Slot) -> float:
-        """Run and store one replay; returns the CPU seconds that its processes used."""
-        session = self._session
-        with session.run_trial(slot.label, interruptible=True) as trial:
-            session.observer.trial_started(slot)
-            setting = session.setting
-            record = replay_variant(
-                session.custody,
-                setting,
-                self._trace,
-                setting.variants[slot.variant],
-                trial.directory,
-            )
-            self._results.add_trial(slot, record)
-            session.observer.trial_finished(slot, [record])
-        return trial.cpu_seconds
+    def measure(self, slot: Slot, directory: Path) -> Sequence[TrialRecord]:
+        """Run one replay."""
+        custody, setting = self._session.custody, self._session.setting
+        prepared = setting.variants[slot.variant]
+        return [replay_variant(custody, setting, self._trace, prepared, directory)]
 
 
 def plan_trace(custody: Custody, setting: PreparedReplay) -> PlannedTrace:

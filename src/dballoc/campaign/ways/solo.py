@@ -1,6 +1,7 @@
 """Solo: one server at a time has the machine."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK
 from dballoc.campaign.preparation.prepare import PreparedCampaign
@@ -17,6 +18,7 @@ from dballoc.experiment.trial_steps import (
     plan_steps,
     sum_planned_seconds,
 )
+from dballoc.store.results import TrialRecord
 
 # Seconds to copy, start and stop, and for each run of the client, as measured on two cores.
 _PER_TRIAL = 0.8
@@ -98,33 +100,20 @@ class SoloBlocks(ServerBlocks[Slot]):
         """Return the trials of a block in their order."""
         return schedule.order_block(self._setting.experiment, number, attempt)
 
-    def run_trial(self, slot: Slot) -> float:
-        """Run and store one trial, its heap profile and recording included; returns the CPU seconds
-        that its processes used.
-        """
-        session, setting = self._session, self._setting
-        with session.run_trial(slot.label) as trial:
-            session.observer.trial_started(slot)
-            template = self._find_template(slot.variant, slot.workload)
-            record = solo_trial.run_trial(session.trial_context, slot, template, trial.directory)
-            if (
-                setting.experiment.profile == "heap"
-                and is_profiled(setting.experiment, slot)
-                and record.trial.outcome == "ok"
-            ):
-                solo_trial.run_heap_profile(session.trial_context, slot, template, trial.directory)
-            if is_recorded(setting.experiment, slot) and record.trial.outcome == "ok":
+    def measure(self, slot: Slot, directory: Path) -> Sequence[TrialRecord]:
+        """Run one trial, its heap profile and recording included."""
+        context, experiment = self._session.trial_context, self._setting.experiment
+        template = self._find_template(slot.variant, slot.workload)
+        record = solo_trial.run_trial(context, slot, template, directory)
+        if record.trial.outcome == "ok":
+            if experiment.profile == "heap" and is_profiled(experiment, slot):
+                solo_trial.run_heap_profile(context, slot, template, directory)
+            if is_recorded(experiment, slot):
+                results = self._session.directory.path
                 recorded_trial.run_recording(
-                    session.trial_context,
-                    slot,
-                    template,
-                    trial.directory,
-                    session.directory.path,
-                    measured=record,
+                    context, slot, template, directory, results, measured=record
                 )
-            self._store.add_trial(slot, record)
-            session.observer.trial_finished(slot, [record])
-        return trial.cpu_seconds
+        return [record]
 
 
 SOLO = ServerWay(design=Design.SOLO, estimate=estimate_solo, make_blocks=SoloBlocks)

@@ -7,16 +7,17 @@ A further way is a file here with its blocks and its :class:`ServerWay`, a line 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.session import Session
+from dballoc.campaign.session import PreparedT, Session
 from dballoc.campaign.trials.duet_trial import Slices
 from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.servers.private.data_template import Template
-from dballoc.store.results import Results, TrialStore
+from dballoc.store.results import Results, TrialRecord, TrialStore
 
 TrialT = TypeVar("TrialT", Slot, Pairing)
 
@@ -71,13 +72,21 @@ class DurationEstimate:
         return sum(each.blocks * each.on_purpose for each in self.ways.values()) / self.seconds
 
 
-class Blocks(ABC, Generic[TrialT]):
-    """The blocks of a way in a campaign. ``planned_seconds``: what one is expected to take;
-    ``slices``: those of its trials, None in a way that has none.
+class Blocks(ABC, Generic[PreparedT, TrialT]):
+    """The blocks of a way in a campaign. ``store``: where finished trials go; ``planned_seconds``:
+    what a block is expected to take; ``slices``: those of its trials, None in a way that has none;
+    ``interruptible``: whether Ctrl-C interrupts a trial, which never looks for one.
     """
 
-    planned_seconds: float
     slices: Slices | None = None
+    interruptible = False
+
+    def __init__(
+        self, session: Session[PreparedT], store: TrialStore, planned_seconds: float
+    ) -> None:
+        self._session = session
+        self._store = store
+        self.planned_seconds = planned_seconds
 
     def settle(self, results: Results, *, runs_here: bool) -> None:
         """Decide before the first block what is still open, and store that. Raises Unsuitable."""
@@ -92,17 +101,33 @@ class Blocks(ABC, Generic[TrialT]):
         """
         return None
 
-    @abstractmethod
     def run_trial(self, trial: TrialT) -> float:
-        """Run and store one trial. Returns the CPU seconds that its processes used."""
+        """Run and store one trial, and tell of it. Returns the CPU seconds that its processes
+        used.
+        """
+        with self._session.run_trial(trial, interruptible=self.interruptible) as running:
+            records = self.measure(trial, running.directory)
+            self._store.add_trial(trial, *records)
+            self.tell(trial, records)
+        return running.cpu_seconds
+
+    @abstractmethod
+    def measure(self, trial: TrialT, directory: Path, /) -> Sequence[TrialRecord]:
+        """Run one trial with its raw files in ``directory``, and return a record of each of its
+        servers.
+        """
+
+    def tell(self, trial: TrialT, records: Sequence[TrialRecord], /) -> None:
+        """Tell the observer of a trial that is stored."""
+        self._session.observer.trial_finished(trial, records)
 
     def check_block(self, results: Results, number: int) -> None:
         """Check what a block has measured once it is finished. Raises Unsuitable."""
 
 
-class ServerBlocks(Blocks[TrialT]):
-    """Blocks of servers. ``store``: where finished trials go; ``templates``: by their recipes'
-    keys, none where trials run on other hosts.
+class ServerBlocks(Blocks[PreparedCampaign, TrialT]):
+    """Blocks of servers. ``templates``: by their recipes' keys, none where trials run on other
+    hosts.
     """
 
     def __init__(
@@ -112,10 +137,8 @@ class ServerBlocks(Blocks[TrialT]):
         templates: Mapping[str, Template],
         planned_seconds: float,
     ) -> None:
-        self._session = session
-        self._store = store
+        super().__init__(session, store, planned_seconds)
         self._templates = templates
-        self.planned_seconds = planned_seconds
 
     @property
     def _setting(self) -> PreparedCampaign:

@@ -40,7 +40,7 @@ def prepare_setting(experiment: Experiment, margin: str | None) -> prepare.Prepa
 
 def choose_directory(out: Path | None, setting: prepare.PreparedCampaign) -> Path:
     """Return the results directory: ``out``, or a new one below dballoc-results."""
-    return out or choose_results_directory(Path("dballoc-results"), setting.experiment)
+    return choose_results_directory(out, setting.experiment)
 
 
 def run_campaign(

@@ -70,7 +70,7 @@ def fit(
     if dry_run:
         _print_plan(setting)
         return
-    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment, "fit")
+    directory = choose_results_directory(out, setting.experiment, "fit")
     console = Console(stderr=as_json)
     with display(console) as watcher:
         ending = run_campaign(setting, directory, watcher, kind=FIT, looks=NoLooks()).why

@@ -73,7 +73,7 @@ def tune(
     if dry_run:
         _print_plan(setting)
         return
-    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment, VERB)
+    directory = choose_results_directory(out, setting.experiment, VERB)
     _run(setting, directory, report)
 
 

@@ -74,7 +74,7 @@ def aa(
     model = experiment_from_flags.experiment(experiment, None if experiment else "aa", changes)
     model = build_twins(model, str(experiment or "command line"))
     setting = prepare.prepare_campaign(model)
-    directory = out or choose_results_directory(Path("dballoc-results"), model)
+    directory = choose_results_directory(out, model)
     perform_campaign.perform(
         setting,
         directory,

@@ -81,7 +81,7 @@ def replay(
     if dry_run:
         _print_plan(setting)
         return
-    directory = out or choose_results_directory(Path("dballoc-results"), model, "replay")
+    directory = choose_results_directory(out, model, "replay")
     perform_campaign.perform(
         setting,
         directory,

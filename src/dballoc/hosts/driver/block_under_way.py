@@ -10,7 +10,8 @@ from pathlib import Path
 from dballoc import readers
 from dballoc.experiment.schedule import Slot
 from dballoc.hosts.block_messages import MOST_FILE_BYTES, MOST_FILES, MOST_NOTICES
-from dballoc.hosts.place_blocks import BlockKey, Host, HostPair
+from dballoc.hosts.place_blocks import Host, HostPair
+from dballoc.store.rows import BlockPlace
 
 # A load is stopped once, and once more where a trial is given up meanwhile.
 _MOST_STOPS = 10
@@ -63,7 +64,7 @@ class BlockUnderWay:
     """
 
     pair: HostPair
-    key: BlockKey
+    key: BlockPlace
     trials: Mapping[int, Slot]
     given_at: float
     latest_end: float

@@ -53,15 +53,14 @@ from dballoc.hosts.driver.cut_trials import CutTrials
 from dballoc.hosts.driver.store_answers import (
     AnswerStore,
     make_begun_trial_row,
-    make_place,
     make_placement_row,
 )
 from dballoc.hosts.executor import Event, Executor, HostLine, HostLost
 from dballoc.hosts.fetch_like_driver import list_fetched_files
 from dballoc.hosts.message_stream import encode_message
-from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
+from dballoc.hosts.place_blocks import Host, HostLoad, HostPair
 from dballoc.load.workload_files import read_workload_files
-from dballoc.store.rows import BlockAheadRow, BlockRow, HostRow, MeasuredBlock
+from dballoc.store.rows import BlockAheadRow, BlockPlace, BlockRow, HostRow, MeasuredBlock
 
 # Seconds after the driver's last word in which a host ends what runs there, and how long its
 # guardian may take for that: then a kernel that was lost is free for others.
@@ -250,7 +249,7 @@ class DriverLoop:
         complete = self._campaign.history.list_complete_blocks
         finished = {d: complete(d) | self._held[d].keys() for d in designs}
         limits = {d: self._planned[d] for d in designs if self._campaign.is_open(d)}
-        running = {(b.key.design, b.key.number) for b in self._running.values()}
+        running = {(b.key.design, b.key.block) for b in self._running.values()}
         return place_blocks.choose_block(self._order, limits, finished, running)
 
     def _check_patience(self, now: float) -> None:
@@ -283,7 +282,7 @@ class DriverLoop:
         # An attempt that was lost before its first trial has no trial in the store.
         placed = self._results.list_placed_attempts(design, number)
         attempt = max([attempt, *(number_placed + 1 for number_placed in placed)])
-        key = BlockKey(design=design, number=number, attempt=attempt)
+        key = BlockPlace(design=design, block=number, attempt=attempt)
         trials = {t.position: t for t in campaign.blocks[design].list_trials(number, attempt)}
         for each in pair.hosts:
             self._results.add_host(
@@ -304,13 +303,13 @@ class DriverLoop:
             self._executor.start_client(pair.client, make_client_request(request, pair))
         self._executor.start_block(host, request)
 
-    def _make_request(self, key: BlockKey, pair: HostPair) -> BlockRequest:
+    def _make_request(self, key: BlockPlace, pair: HostPair) -> BlockRequest:
         setting = self._campaign.setting
         return BlockRequest(
             dballoc=dballoc.__version__,
             experiment=experiment_file.format_experiment(setting.experiment),
             design=Design(key.design),
-            block=key.number,
+            block=key.block,
             attempt=key.attempt,
             slices=self._campaign.blocks[key.design].slices,
             variants={
@@ -426,9 +425,8 @@ class DriverLoop:
             raise readers.Unfit("it ended a block before all its trials")
         key, campaign = block.key, self._campaign
         measured = place_in_time(message.block, time.time())
-        place = make_place(key)
-        row = BlockRow(**vars(place), **vars(measured))
-        is_ahead = key.number > self._find_limit(key.design)
+        row = BlockRow(**vars(key), **vars(measured))
+        is_ahead = key.block > self._find_limit(key.design)
         self._store.add_block(row, is_ahead=is_ahead)
         campaign.block_seconds[key.design].append(time.monotonic() - block.began)
         self._let_clean_up(block)
@@ -537,7 +535,7 @@ class DriverLoop:
         """
         key, name = block.key, host.name
         trial = self._store.add_lost_trial(block, host, reason)
-        self._load.lost.setdefault(name, set()).add((key.design, key.number))
+        self._load.lost.setdefault(name, set()).add((key.design, key.block))
         self._failures[name] += is_alive
         if self._failures[name] >= _MOST_FAILURES:
             self._load.refused[name] = reason
@@ -548,15 +546,15 @@ class DriverLoop:
                 self._leave_alone(each, is_alive=True)
         during = f" in the trial of {trial.variant}" if trial else ""
         self._observer.notice(
-            f"{name} was lost{during}: {reason}; {key.design} block {key.number} is drawn again"
+            f"{name} was lost{during}: {reason}; {key.design} block {key.block} is drawn again"
         )
         self._let_go(block)
-        lost = (key.design, key.number)
+        lost = (key.design, key.block)
         # A living host on which nothing begins says nothing of the block, and is soon left out.
         self._losses[lost] += bool(trial or block.finished or not is_alive)
         if self._losses[lost] >= MOST_LOSSES:
             raise Failure(
-                f"{key.design} block {key.number} was lost {MOST_LOSSES} times, last{during} on "
+                f"{key.design} block {key.block} was lost {MOST_LOSSES} times, last{during} on "
                 f"{name}: {reason}; finished trials are kept; run the same command to resume, or "
                 "another experiment without what takes the hosts down"
             )
@@ -619,7 +617,7 @@ class DriverLoop:
         """Forget that a trial of a block was begun, which is given up on purpose."""
         if block.trial_under_way:
             key = block.key
-            self._results.forget_begun_trials(key.design, key.number, key.attempt)
+            self._results.forget_begun_trials(key.design, key.block, key.attempt)
 
     def _let_go(self, block: BlockUnderWay) -> None:
         self._forget_trial(block)

@@ -13,7 +13,7 @@ from dballoc.experiment.schedule import Slot
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.hosts.block_messages import FilePiece, TrialFinished
 from dballoc.hosts.driver.block_under_way import BlockUnderWay
-from dballoc.hosts.place_blocks import BlockKey, Host, HostPair
+from dballoc.hosts.place_blocks import Host, HostPair
 from dballoc.store import column_types
 from dballoc.store.results import HOST_LOST, Results, TrialRecord
 from dballoc.store.rows import (
@@ -130,21 +130,16 @@ def _check_record(record: TrialRecord, experiment: Experiment) -> None:
         raise readers.Unfit("it loaded a level that the experiment has not")
 
 
-def make_place(key: BlockKey) -> BlockPlace:
-    """Return the columns that tell which attempt at a block it is."""
-    return BlockPlace(design=key.design, block=key.number, attempt=key.attempt)
-
-
-def make_placement_row(key: BlockKey, pair: HostPair) -> PlacementRow:
+def make_placement_row(key: BlockPlace, pair: HostPair) -> PlacementRow:
     """Return the row of table ``placement``."""
     client = pair.client.name if pair.client else None
-    return PlacementRow(**vars(make_place(key)), host=pair.server.name, client=client)
+    return PlacementRow(**vars(key), host=pair.server.name, client=client)
 
 
 def make_begun_trial_row(block: BlockUnderWay, position: int) -> TrialUnderWayRow:
     """Return the row of table ``trial_under_way`` for a trial that begins."""
     return TrialUnderWayRow(
-        **vars(make_place(block.key)),
+        **vars(block.key),
         position=position,
         host=block.host.name,
         kernel=block.host.kernel,
