@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pymysql
@@ -29,11 +28,9 @@ from dballoc.files.output_directory import OutputDirectory, write_own
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadKind
 from dballoc.load import client
-from dballoc.load.client_output import IntervalReport, milliseconds
+from dballoc.load.client_output import Total, milliseconds
 from dballoc.measure import host_sampler
-from dballoc.measure.host_sampler import HostSample
 from dballoc.measure.process_sampler import ProcessGone, ProcessSample, sample_in_background
-from dballoc.measure.server_counters import Reading
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import HistogramRow, SampleRow, StepRow
@@ -90,18 +87,6 @@ def _run_and_clean_up(trial: "SoloTrial") -> TrialRecord:
         return trial.run()
     finally:
         trial.clean_up()
-
-
-@dataclass
-class _Series:
-    """The samples of the server and of the host, readings of the server's counters and the reports
-    of the client in one step, so far.
-    """
-
-    samples: list[ProcessSample] = field(default_factory=list)
-    host: list[HostSample] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
-    intervals: list[IntervalReport] = field(default_factory=list)
 
 
 # Called after the start (no step) and after each step, with the most bytes of RSS in it.
@@ -205,81 +190,68 @@ class SoloTrial:
         sampler = self.life.sampler
         reset = sampler.reset_peak()
         self.life.write_status(f"{step.number:02}-before", step.title)
-        started = time.monotonic()
+        series = StepMeasurements(step=step, started=time.monotonic())
         thread_time = time.thread_time()
-        series = _Series()
         self._take_sample(series, every_thread=True)
         series.readings += self.life.read_counters()
-        result: client.Result | None = None
         try:
             match step.kind:
                 case "sql":
-                    self._run_query(step, series)
+                    self._run_query(series)
                 case "settle":
-                    self._settle(step, series)
+                    self._settle(series)
                 case "idle":
-                    self._stay_idle(step, series)
+                    self._stay_idle(step.seconds, series)
                 case _:
-                    result = self._run_load(step, series)
+                    self._run_load(series)
             self._take_sample(series, every_thread=True)
         except (Fault, ProcessGone):
             # The last samples show why a server was killed.
-            self._keep_series(step, series)
+            self._keep_series(series)
             raise
         self.sampler_cost += time.thread_time() - thread_time
         self.life.write_status(f"{step.number:02}-after", step.title)
         # The kernel's own peak lags by a few pages: it counts in batches.
-        peak = max(*(s.rss for s in series.samples), series.samples[-1].peak if reset else 0)
-        total, histogram = (result.total, result.histogram) if result else (None, [])
-        measurements = StepMeasurements(
-            step=step,
-            started=started,
-            ended=time.monotonic(),
-            samples=series.samples,
-            intervals=series.intervals,
-            total=total,
-            histogram=histogram,
-            rss_peak=peak,
-            readings=series.readings,
-            host=series.host,
-        )
-        self._keep_step(measurements, series)
+        last_peak = series.samples[-1].peak if reset else 0
+        series.rss_peak = max(*(s.rss for s in series.samples), last_peak)
+        series.ended = time.monotonic()
+        self._keep_step(series)
         self.record.trial.seconds_planned = sum_planned_seconds(self.steps[: step.number])
         self.life.take_mark(step.number)
         if self.watch:
-            self.watch(self.life, step, peak)
+            self.watch(self.life, step, series.rss_peak)
         if step is self.last_load:
             self.life.keep_ledger()
         if step.kind == "idle" and self.life.mark:
             self.record.trial.rss_idle = self.life.mark.rss
         self.life.empty_binary_log(step.title)
 
-    def _take_sample(self, series: _Series, every_thread: bool = False) -> ProcessSample:
+    def _take_sample(self, series: StepMeasurements, every_thread: bool = False) -> ProcessSample:
         """Take a sample of the server and one of the host, and return the server's."""
         sample = self.life.sampler.sample(every_thread)
         series.samples.append(sample)
         series.host.append(host_sampler.take_host_sample())
         return sample
 
-    def _run_query(self, step: Step, series: _Series) -> None:
-        assert step.sql
-        before = self.life.sampler.cost
-        with self.life.ask(step.sql, "warmup_sql"):
+    def _run_query(self, series: StepMeasurements) -> None:
+        sql, before = series.step.sql, self.life.sampler.cost
+        assert sql
+        with self.life.ask(sql, "warmup_sql"):
             with sample_in_background(lambda: self._take_sample(series)):
-                self.life.running.admin.scan(step.sql)
+                self.life.running.admin.scan(sql)
             self.sampler_cost += self.life.sampler.cost - before
 
-    def _stay_idle(self, step: Step, series: _Series) -> None:
-        end = time.monotonic() + step.seconds
+    def _stay_idle(self, seconds: float, series: StepMeasurements) -> None:
+        end = time.monotonic() + seconds
         while (remaining := end - time.monotonic()) > 0:
-            self.life.check_alive(step.title)
+            self.life.check_alive(series.step.title)
             self.life.running.child.wait(min(1.0, remaining))
             rss = self._take_sample(series).rss
-            self.context.observer.tick(Tick(rss, step.seconds - max(0.0, end - time.monotonic())))
+            self.context.observer.tick(Tick(rss, seconds - max(0.0, end - time.monotonic())))
 
-    def _settle(self, step: Step, series: _Series) -> None:
+    def _settle(self, series: StepMeasurements) -> None:
         """Let the server finish the work left by writes, for the step's time at least."""
-        end = time.monotonic() + step.seconds
+        end = time.monotonic() + series.step.seconds
         admin, engine = self.life.running.admin, self.prepared.server.engine
         count = self.experiment.data.tables if self.context.setting.contents.tables else 0
         try:
@@ -287,13 +259,12 @@ class SoloTrial:
                 tables = [f"sbtest{n}" for n in range(1, count + 1)]
                 settling = begin_settling(admin, engine, tables)
             self.record.settled_otherwise |= settling.otherwise
-            remaining = max(0.0, end - time.monotonic())
-            self._stay_idle(replace(step, seconds=remaining), series)
+            self._stay_idle(max(0.0, end - time.monotonic()), series)
             end_settling(admin, settling)
         except SettlingFailed as failure:
             error = failure.__cause__
             assert isinstance(error, pymysql.Error)
-            raise self.life.explain_refusal(error, step.title, failure.statement) from None
+            raise self.life.explain_refusal(error, series.step.title, failure.statement) from None
 
     def _start_distant_client(self, step: Step, host: ClientHost) -> DistantClient:
         engine, raw = self.prepared.server.engine, self.life.directory
@@ -306,7 +277,8 @@ class SoloTrial:
         places = self.primary.write_client_files() if self.primary else None
         return self.life.start_client(step, seconds, self.prepared.client_cpus, places)
 
-    def _run_load(self, step: Step, series: _Series) -> client.Result:
+    def _run_load(self, series: StepMeasurements) -> None:
+        step = series.step
         begin = self.replica.read_progress(step.title) if self.replica else None
         progress = ReplicaStep([begin]) if begin else None
         host = self.context.client_host
@@ -319,9 +291,9 @@ class SoloTrial:
             while ended is None:
                 self.life.check_alive(step.title)
                 ended = running.wait(_POLL)
-                self._collect_reports(step, series, running, progress)
+                self._collect_reports(series, running, progress)
                 if not running.reports_live:
-                    self._sample_by_clock(step, series, time.monotonic() - began)
+                    self._sample_by_clock(series, time.monotonic() - began)
                 if time.monotonic() > deadline:
                     late = f"{running.program} still runs {_OVERRUN:.0f} s after its planned end"
                     raise self._explain_client(step, client.ClientFailed(late))
@@ -334,17 +306,18 @@ class SoloTrial:
             result = running.result(ended)
         except client.ClientFailed as error:
             raise self._explain_client(step, error) from None
-        return self._finish_replica(step, series, progress, result) if progress else result
+        series.total, series.histogram = result.total, result.histogram
+        if progress:
+            self._finish_replica(series, progress, result.total)
 
     def _collect_reports(
         self,
-        step: Step,
-        series: _Series,
+        series: StepMeasurements,
         running: client.RunningClient,
         progress: ReplicaStep | None,
     ) -> None:
         """Take a sample for every report of the client that has come, and when the last is old."""
-        intervals = series.intervals
+        step, intervals = series.step, series.intervals
         if not running.reports_live:
             intervals += running.reports()
             return
@@ -370,11 +343,11 @@ class SoloTrial:
         if time.monotonic() - series.samples[-1].clock > _LONGEST_GAP:
             self._take_sample(series)
 
-    def _sample_by_clock(self, step: Step, series: _Series, elapsed: float) -> None:
+    def _sample_by_clock(self, series: StepMeasurements, elapsed: float) -> None:
         """Take a sample a second; ``elapsed``: seconds since the client was started."""
         if time.monotonic() - series.samples[-1].clock < _SAMPLE_EVERY:
             return
-        edge = not _EDGE < elapsed < step.seconds - _EDGE
+        edge = not _EDGE < elapsed < series.step.seconds - _EDGE
         sample = self._take_sample(series, every_thread=edge)
         series.readings += self.life.read_counters()
         self.context.observer.tick(Tick(sample.rss, elapsed))
@@ -386,37 +359,34 @@ class SoloTrial:
         return explain_client_failure(self.life, step.title, error)
 
     def _finish_replica(
-        self, step: Step, series: _Series, progress: ReplicaStep, result: client.Result
-    ) -> client.Result:
-        """Wait for the replica, and return the result of its step: what it applied."""
+        self, series: StepMeasurements, progress: ReplicaStep, total: Total
+    ) -> None:
+        """Wait for the replica, and take what it applied as the step's totals."""
+        step = series.step
         assert self.replica
         self.replica.finish_load(progress, step.title, lambda: self._take_sample(series))
-        row = make_replica_row(step.number, progress, result.total)
+        row = make_replica_row(step.number, progress, total)
         self.record.rows.append(row)
         if step.kind == "level" and (sentence := describe_lag(row)):
             self.context.observer.notice(f"{self.prepared.variant.name}, {step.title}: {sentence}")
-        return client.Result(make_total(progress, result.total), [])
+        series.total, series.histogram = make_total(progress, total), []
 
-    def _keep_step(self, measurements: StepMeasurements, series: _Series) -> None:
-        step = measurements.step
-        rows = self.record.rows
-        rows.append(trial_rows.make_step_row(measurements, self.life.t0))
-        rows += trial_rows.make_host_step_rows(measurements)
-        self._keep_series(step, series)
-        if step.kind == "level":
-            rows += trial_rows.make_step_counter_rows(measurements, self.life.counted_events)
-            rows += [
-                HistogramRow(step=step.number, ms=ms, count=count)
-                for ms, count in measurements.histogram
-            ]
+    def _keep_step(self, series: StepMeasurements) -> None:
+        number, rows = series.step.number, self.record.rows
+        rows.append(trial_rows.make_step_row(series, self.life.t0))
+        rows += trial_rows.make_host_step_rows(series)
+        self._keep_series(series)
+        if series.step.kind == "level":
+            rows += trial_rows.make_step_counter_rows(series, self.life.counted_events)
+            rows += [HistogramRow(step=number, ms=ms, count=n) for ms, n in series.histogram]
 
-    def _keep_series(self, step: Step, series: _Series) -> None:
-        mark, t0 = self.life.mark, self.life.t0
+    def _keep_series(self, series: StepMeasurements) -> None:
+        number, mark, t0 = series.step.number, self.life.mark, self.life.t0
         assert mark
         rows = self.record.rows
-        rows += [trial_rows.make_sample_row(step.number, s, mark, t0) for s in series.samples]
-        rows += [trial_rows.make_host_sample_row(step.number, s, t0) for s in series.host]
-        rows += [trial_rows.make_interval_row(step.number, i, t0) for i in series.intervals]
+        rows += [trial_rows.make_sample_row(number, s, mark, t0) for s in series.samples]
+        rows += [trial_rows.make_host_sample_row(number, s, t0) for s in series.host]
+        rows += [trial_rows.make_interval_row(number, i, t0) for i in series.intervals]
 
 
 def explain_client_failure(life: ServerLife, when: str, error: client.ClientFailed) -> Fault:

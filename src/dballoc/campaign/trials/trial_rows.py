@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dballoc.experiment.trial_steps import Step
@@ -38,24 +38,24 @@ STEP_COUNTERS = (*COUNTERS, "written")
 HOST_COUNTERS = ("user", "system", "idle", "iowait", "steal", "switches")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class StepMeasurements:
-    """Everything measured in a finished step. ``started`` and ``ended`` are CLOCK_MONOTONIC;
-    ``samples`` include one at each end; ``rss_peak`` is in bytes. ``readings``: of the server's
-    perf events, where the host counts them; ``host``: samples of the whole host, taken with those
-    of the server.
+    """Everything that is measured in a step, so far. ``started`` and ``ended`` are CLOCK_MONOTONIC;
+    ``samples`` of a finished step include one at each end; ``rss_peak`` is in bytes. ``readings``:
+    of the server's perf events, where the host counts them; ``host``: samples of the whole host,
+    taken with those of the server.
     """
 
     step: Step
     started: float
-    ended: float
-    samples: Sequence[ProcessSample]
-    intervals: Sequence[IntervalReport]
-    total: Total | None
-    histogram: Sequence[tuple[float, int]]
-    rss_peak: int
-    readings: Sequence[Reading] = ()
-    host: Sequence[HostSample] = ()
+    ended: float = 0.0
+    samples: list[ProcessSample] = field(default_factory=list)
+    intervals: list[IntervalReport] = field(default_factory=list)
+    total: Total | None = None
+    histogram: Sequence[tuple[float, int]] = ()
+    rss_peak: int = 0
+    readings: list[Reading] = field(default_factory=list)
+    host: list[HostSample] = field(default_factory=list)
 
 
 def interpolate_counter(
