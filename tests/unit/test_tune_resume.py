@@ -12,8 +12,15 @@ from dballoc.campaign.session import Stop
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Tune
+from dballoc.store.facts import DeclaredConfirmation
 from dballoc.tune import run_confirmation, run_search
-from dballoc.tune.plan_trials import Candidate, SearchAim, plan_next_trial, select_known
+from dballoc.tune.plan_trials import (
+    Candidate,
+    SearchAim,
+    StageProgress,
+    plan_next_trial,
+    select_known,
+)
 from dballoc.tune.search_space import Knob, Space
 from dballoc.tune.short_experiment import make_short_experiment
 
@@ -59,13 +66,13 @@ STRANGE = [
 ]
 
 
-def declare(**changes: Any) -> dict[str, Any]:
+def declare(**changes: Any) -> DeclaredConfirmation:
     """Return what a search stores of a confirmation of glibc-2, with some of it changed."""
     made = run_confirmation._make(make_setting(), "glibc", {"glibc-2": {"arenas": "2"}}, 300.0)
-    return {**run_confirmation._dump(made), **changes}
+    return replace(run_confirmation._declare(made), **changes)
 
 
-def load(entry: dict[str, Any], trials: list[Tried] = TRIED, **changes: Any) -> Any:
+def load(entry: DeclaredConfirmation, trials: list[Tried] = TRIED, **changes: Any) -> Any:
     return run_confirmation._load(entry, make_setting(**changes), trials, OUT)
 
 
@@ -86,26 +93,26 @@ def test_what_was_declared_is_run_on() -> None:
     [
         (
             declare(
-                experiment=declare()["experiment"].replace(
+                experiment=declare().experiment.replace(
                     "[server]\n", '[server]\nbasedir = "/tmp/evil"\n', 1
                 )
             ),
             TRIED,
         ),
         (
-            declare(experiment=declare()["experiment"].replace('arenas = "2"', 'arenas = "3"')),
+            declare(experiment=declare().experiment.replace('arenas = "2"', 'arenas = "3"')),
             TRIED,
         ),
         (declare(directory="confirmation/jemalloc"), TRIED),
         (declare(base="jemalloc"), TRIED),
-        (declare(finalists=["glibc-3"]), TRIED),
-        (declare(finalists=["glibc-7"]), TRIED),
+        (declare(finalists=("glibc-3",)), TRIED),
+        (declare(finalists=("glibc-7",)), TRIED),
         (declare(), TRIED[:1]),
         (declare(base="other"), [*TRIED, *STRANGE]),
     ],
 )
 def test_what_the_experiment_does_not_ask_for_is_not_run(
-    entry: dict[str, Any], trials: list[Tried]
+    entry: DeclaredConfirmation, trials: list[Tried]
 ) -> None:
     with pytest.raises(UsageError, match="no campaign of this search; choose a new --out"):
         load(entry, trials)
@@ -113,7 +120,7 @@ def test_what_the_experiment_does_not_ask_for_is_not_run(
 
 def test_what_cannot_be_set_here_any_more_is_named() -> None:
     with pytest.raises(UsageError, match="glibc-4: its settings can no longer be searched here"):
-        load(declare(finalists=["glibc-4"]), [*TRIED, *STRANGE])
+        load(declare(finalists=("glibc-4",)), [*TRIED, *STRANGE])
     twice = replace(STRANGE[1], variant="glibc-2")
     with pytest.raises(UsageError, match="glibc-2: its settings can no longer be searched here"):
         load(declare(), [*TRIED, twice])
@@ -122,7 +129,7 @@ def test_what_cannot_be_set_here_any_more_is_named() -> None:
 def test_configurations_of_another_space_are_neither_planned_for_nor_put_forward() -> None:
     assert select_known([*TRIED, *STRANGE], {"glibc": SPACE}) == TRIED
     aim = SearchAim(objective="memory", bound=0.03, seed=1)
-    pace = run_search.Pace(progress=0.9, trials=20)
+    pace = StageProgress(progress=0.9, trials=20)
     trials = [tried(0, {}), *TRIED]
     planned = plan_next_trial({"glibc": SPACE}, trials, "server", aim, pace)
     assert planned
