@@ -252,7 +252,7 @@ def first_complaint(error: "ValidationError") -> str:
     may be long.
     """
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(str(part)[:40] for part in first["loc"])
+    place = one_line(".".join(str(part)[:40] for part in first["loc"]))
     return (
         f"{place}: {reason(ValueError(first['msg']))}"
         if place

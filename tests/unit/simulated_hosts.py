@@ -3,7 +3,6 @@ losses are drawn, and every trial answers as a real host would, line by line.
 """
 
 import heapq
-import json
 import random
 import sqlite3
 import tempfile
@@ -41,12 +40,13 @@ from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import Event, HostLine, HostLost
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import Host
+from dballoc.store.facts import Environment
 from dballoc.store.results import TrialRecord
 
 TRIAL_SECONDS = 60.0
 # Seconds that nothing takes; the real executor returns after one, and few polls must do here.
 LONGEST_POLL = 20.0
-ENVIRONMENT = {"host": "dbhost", "cpu": "a CPU", "cpus": 2, "memory": 2**34}
+ENVIRONMENT = Environment(host="dbhost", cpu="a CPU", cpus=2, memory=2**34)
 
 MakeRecord = Callable[[Experiment, Slot, str], TrialRecord]
 
@@ -111,7 +111,7 @@ class SimulatedHosts:
             Host(
                 name=name,
                 kernel=f"kernel of {self.names[number % kernels]}, boot {self.boot}",
-                environment=json.dumps(ENVIRONMENT | {"host": name.partition(" (")[0]}),
+                environment=replace(ENVIRONMENT, host=name.partition(" (")[0]),
                 address=f"10.0.0.{number + 1}",
                 roles=frozenset({"client"} if name in self.clients else {"server"}),
             )

@@ -20,6 +20,7 @@ from dballoc.load.workload_files import (
     read_workload_files,
     write_workload_files,
 )
+from dballoc.store.facts import Environment
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -173,7 +174,7 @@ def test_a_campaign_with_clients_apart_begins_where_a_block_can_have_both(
     roles: list[set[Role]], unusable: list[str], words: str | None
 ) -> None:
     hosts = [
-        Host(name=f"h{n}", kernel=f"k{n}", environment="{}", roles=frozenset(each))
+        Host(name=f"h{n}", kernel=f"k{n}", environment=Environment(), roles=frozenset(each))
         for n, each in enumerate(roles)
     ]
     if words is None:

@@ -1,16 +1,17 @@
 """What doctor --ray says of hosts that differ."""
 
-import json
+from dataclasses import replace
 from typing import Any
 
 from dballoc.hosts.compare_hosts import list_differences, list_shared_kernels, list_wrong_clocks
 from dballoc.hosts.place_blocks import Host
+from dballoc.store.facts import Environment
 
-USUAL = {"kernel": "6.12", "cpus": 8, "memory": 2**35, "thp": "madvise"}
+USUAL = Environment(kernel="6.12", cpus=8, memory=2**35, thp="madvise")
 
 
 def make_host(name: str, kernel_id: str | None = None, **changes: Any) -> Host:
-    environment = json.dumps(USUAL | {"host": name} | changes)
+    environment = replace(USUAL, host=name, **changes)
     return Host(name=name, kernel=kernel_id or name, environment=environment)
 
 

@@ -12,10 +12,11 @@ import typer
 from dballoc.cli.shared import doctor_of_hosts
 from dballoc.errors import Failure
 from dballoc.hosts.place_blocks import Host
+from dballoc.store.facts import Environment
 
 ray_executor = pytest.importorskip("dballoc.hosts.ray_executor", exc_type=ImportError)
 
-HOST = Host(name="db1 (10.0.0.1)", kernel="k1", environment="{}")
+HOST = Host(name="db1 (10.0.0.1)", kernel="k1", environment=Environment())
 OTHER_VERSION = "10.0.0.2: it has dballoc 0.0, the driver 0.1"
 
 

@@ -24,10 +24,11 @@ from dballoc.hosts.place_blocks import (
     find_limit,
 )
 from dballoc.hosts.ray_node import make_environment
+from dballoc.store.facts import Environment
 
 
 def make_host(name: str, kernel: str | None = None) -> Host:
-    return Host(name=name, kernel=kernel or name, environment="{}")
+    return Host(name=name, kernel=kernel or name, environment=Environment())
 
 
 A, B, C = (make_host(name) for name in "abc")

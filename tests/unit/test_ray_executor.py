@@ -315,8 +315,8 @@ def test_a_node_that_was_silent_is_asked_again(
         (b" " * (readers.MIB + 1), "too long"),
         (describe(dballoc="0.0"), "it has dballoc 0.0, the driver"),
         (describe(kernel=7), "kernel"),
-        (describe(environment={"cpus": "many"}), "its environment"),
-        (b"[]", "dict"),
+        (describe(environment={"cpus": "many"}), "environment.cpus"),
+        (b"[]", "object"),
     ],
 )
 def test_a_node_that_describes_itself_wrongly_is_left_out(

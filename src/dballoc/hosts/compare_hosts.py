@@ -1,6 +1,5 @@
 """What differs between the hosts of a cluster. Pure."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -17,10 +16,9 @@ _CLOCK = 2.0
 
 def list_differences(hosts: Sequence[Host]) -> list[str]:
     """Return a sentence for each thing in which hosts differ from what most of them have."""
-    environments = {host.name: json.loads(host.environment) for host in hosts}
     sentences = []
     for key in COMPARED:
-        values = {name: _format(key, env.get(key)) for name, env in environments.items()}
+        values = {host.name: _format(key, getattr(host.environment, key)) for host in hosts}
         sentences += _tell_difference(key.replace("_", " "), values)
     return sentences
 

@@ -10,19 +10,21 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dballoc.store.facts import Environment
+
 Role = Literal["server", "client"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """A host that may run blocks. ``name`` is unique; ``kernel``: the boot ID of its kernel;
-    ``environment``: as the fact of that name, JSON; ``address``: by which other hosts reach it;
+    ``environment``: as the fact of that name; ``address``: by which other hosts reach it;
     ``roles``: whether it runs servers, clients, or either.
     """
 
     name: str
     kernel: str
-    environment: str
+    environment: Environment
     address: str = ""
     roles: frozenset[Role] = frozenset({"server"})
 

@@ -31,7 +31,7 @@ from dballoc.hosts.client.server_clock import ClockReading, choose_reading
 from dballoc.hosts.driver.run_on_hosts import LEASE
 from dballoc.hosts.executor import Event, HostLine, HostLost
 from dballoc.hosts.place_blocks import Host, Role
-from dballoc.store import facts
+from dballoc.store.facts import Environment
 
 # The resource of each role. A process of a block takes all of both that its node has: no other
 # driver may use a node at the same time, in whatever role.
@@ -66,7 +66,7 @@ class HostDescription(BaseModel):
 
     dballoc: str = Field(max_length=100)
     kernel: str = Field(max_length=100)
-    environment: dict[str, Any]
+    environment: Environment
     asks_token: bool = False
 
 
@@ -429,11 +429,11 @@ def make_host(node: Mapping[str, Any], description: HostDescription) -> Host:
     """Return a host from what Ray knows of a node and what that says of itself. Pure."""
     address = str(node["NodeManagerAddress"])
     # Both: several nodes may have one name, and a name must not change when one comes.
-    own_name = str(description.environment.get("host"))[:_LONGEST_NAME]
+    own_name = str(description.environment.host)[:_LONGEST_NAME]
     return Host(
         name=f"{own_name} ({address})",
         kernel=description.kernel,
-        environment=json.dumps(description.environment),
+        environment=description.environment,
         address=address,
         roles=_list_roles(node),
     )
@@ -459,11 +459,10 @@ def read_description(text: object) -> HostDescription:
     if not isinstance(text, bytes) or len(text) > _LONGEST_DESCRIPTION:
         raise readers.Unfit("what it says of itself is no text, or too long")
     try:
-        description = HostDescription.model_validate(readers.document(text))
+        document = readers.document(text)
+        description = HostDescription.model_validate_json(json.dumps(document))
     except ValidationError as error:
         raise readers.Unfit(readers.first_complaint(error)) from None
-    # As the results database has it, which must stay readable.
-    facts.parse_environment(json.dumps(description.environment), "its environment")
     if description.dballoc != dballoc.__version__:
         raise readers.Unfit(
             f"it has dballoc {description.dballoc}, the driver {dballoc.__version__}"

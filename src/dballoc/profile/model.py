@@ -1,5 +1,6 @@
 """A profile of anything: values by call stack."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -54,6 +55,11 @@ class Profile:
     taken_at: float = 0.0
     seconds: float = 0.0
     facts: Mapping[str, str] = field(default_factory=dict)
+
+    def read_count(self, fact: str) -> int:
+        """Return a fact that is a number; 0 if it is missing, or not one."""
+        text = self.facts.get(fact, "")
+        return int(text) if re.fullmatch("[0-9]{1,15}", text) else 0
 
     def column(self, key: str) -> int:
         """Return the index of a value in every sample's ``values``. Raises KeyError if the profile

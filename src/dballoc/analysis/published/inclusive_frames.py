@@ -53,7 +53,7 @@ def measure_frames(
             clients=switches.facts.get("clients", ""),
             wakeups=wakeups is not None,
             preemptions=PREEMPTED in switches.values,
-            lost=_read_lost(switches),
+            lost=switches.read_count("records lost"),
         )
     return measured
 
@@ -75,11 +75,6 @@ def sum_frame_shares(
             for name in matcher.find(sample):
                 sums[name] = sums.get(name, 0.0) + number
     return {name: value / total for name, value in sums.items() if value > 0}
-
-
-def _read_lost(profile: Profile) -> int:
-    text = profile.facts.get("records lost", "")
-    return int(text) if re.fullmatch("[0-9]{1,15}", text) else 0
 
 
 def _has_call_stacks(profile: Profile) -> bool:

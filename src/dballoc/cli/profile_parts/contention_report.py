@@ -95,14 +95,14 @@ def make_document(report: ContentionReport) -> dict[str, Any]:
 def print_report(console: Console, report: ContentionReport) -> None:
     """Print the report as tables."""
     result, split = report.result, report.split
-    facts = result.switches.facts
-    console.print(
-        Text(f"{safe(result.switches.title)}, {result.switches.seconds:.1f} s", style="bold")
-    )
+    switches = result.switches
+    facts = switches.facts
+    console.print(Text(f"{safe(switches.title)}, {switches.seconds:.1f} s", style="bold"))
     console.print(Text(result.method), soft_wrap=True)
     if split.counted:
         console.print(
-            f"{int(facts['switches']):,} switches, {split.preemption:.1%} of them preemptions; "
+            f"{switches.read_count('switches'):,} switches, {split.preemption:.1%} of them "
+            "preemptions; "
             f"{facts['stacks']} call stacks, {facts['stacks cut off']} of them cut off; "
             f"{facts['records lost']} records lost, throttled {facts['times throttled']} times",
             soft_wrap=True,

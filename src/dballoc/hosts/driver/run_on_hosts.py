@@ -3,10 +3,11 @@ the one store as they end, and looks are judged here.
 """
 
 import contextlib
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 import dballoc
@@ -286,7 +287,11 @@ class DriverLoop:
         trials = {t.position: t for t in campaign.blocks[design].list_trials(number, attempt)}
         for each in pair.hosts:
             self._results.add_host(
-                HostRow(host=each.name, kernel=each.kernel, environment=each.environment)
+                HostRow(
+                    host=each.name,
+                    kernel=each.kernel,
+                    environment=json.dumps(asdict(each.environment)),
+                )
             )
         self._results.add_placement(make_placement_row(key, pair))
         seconds = _MAKING_DATA + _MOST_TIMES * campaign.estimate_block_seconds(design)
