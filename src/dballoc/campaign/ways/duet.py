@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dballoc.analysis.statistics.duet_estimates import compute_block_log
 from dballoc.analysis.statistics.variance_components import BlockCosts, fit_pairs
@@ -34,6 +33,7 @@ from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing
 from dballoc.servers.private.data_template import Template
+from dballoc.store.facts import DuetFacts
 from dballoc.store.results import Results, Row, TrialRecord, TrialStore
 from dballoc.store.rows import SliceRow
 
@@ -137,26 +137,33 @@ class DuetBlocks(ServerBlocks[Pairing]):
         self._has_pilot = runs_here
         duet = results.facts().duet
         if duet.plan is None:
-            changes = self._find_plan(results) if runs_here else self._make_usual_plan()
-            duet = replace(duet, **changes)
+            duet = self._plan_by_pilot(duet, results) if runs_here else self._plan_as_usual(duet)
             results.change_facts(duet=duet)
         assert duet.plan
         self.planned_seconds = duet.plan.block_seconds
         self.slices = Slices(duet.plan.slice, duet.plan.pairs, duet.plan.discard)
 
-    def _find_plan(self, results: Results) -> dict[str, Any]:
-        """Run the pilot, and return the duet's facts that follow from it. Raises Unsuitable."""
+    def _plan_by_pilot(self, duet: DuetFacts, results: Results) -> DuetFacts:
+        """Run the pilot, and return the duet's facts with what follows from it; after a fault in
+        it, with the usual scatter's plan. Raises Unsuitable.
+        """
         rows = self._run_pilot(results)
         duet_pilot.check_cpu_bound(rows)
-        changes = self._evaluate_pilot(rows)
+        try:
+            duet = duet_pilot.evaluate_pilot(self._setting, rows, duet, self._measure_costs())
+        except ValueError:
+            self._session.observer.notice(
+                "the duet's pilot had faults; slices and pairs are the default ones"
+            )
+            duet = self._plan_as_usual(duet)
         # The looks of a design that has blocks are declared.
-        if not results.blocks(Design.DUET):
-            planned = results.facts().planned_blocks | {Design.DUET: changes["plan"].blocks}
+        if duet.plan and not results.blocks(Design.DUET):
+            planned = results.facts().planned_blocks | {Design.DUET: duet.plan.blocks}
             results.change_facts(planned_blocks=planned)
-        return changes
+        return duet
 
-    def _make_usual_plan(self) -> dict[str, Any]:
-        return {"plan": plan_duet(self._setting, USUAL)}
+    def _plan_as_usual(self, duet: DuetFacts) -> DuetFacts:
+        return replace(duet, plan=plan_duet(self._setting, USUAL))
 
     def _run_pilot(self, results: Results) -> list[Row]:
         """Run those of the pilot's trials that are not in the database; returns all its slices."""
@@ -170,17 +177,6 @@ class DuetBlocks(ServerBlocks[Pairing]):
             if (pairing.block, pairing.attempt, pairing.position) not in finished:
                 self.run_trial(pairing)
         return results.slices("pilot")
-
-    def _evaluate_pilot(self, rows: list[Row]) -> dict[str, Any]:
-        """Return the pilot's findings; after a fault in it, the usual scatter's plan."""
-        try:
-            findings = duet_pilot.evaluate_pilot(self._setting, rows, self._measure_costs())
-        except ValueError:
-            self._session.observer.notice(
-                "the duet's pilot had faults; slices and pairs are the default ones"
-            )
-            return self._make_usual_plan()
-        return vars(findings)
 
 
 DUET = ServerWay(design=Design.DUET, estimate=estimate_duet, make_blocks=DuetBlocks)

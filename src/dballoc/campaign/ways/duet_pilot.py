@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import get_args
 
 from dballoc.analysis.statistics.duet_estimates import (
@@ -24,7 +24,7 @@ from dballoc.analysis.statistics.variance_components import (
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.ways.duet_plan import choose_discard, plan_duet
 from dballoc.campaign.ways.way import Unsuitable
-from dballoc.store.facts import SlicePlan
+from dballoc.store.facts import DuetFacts
 from dballoc.store.results import Row
 
 # A half of the CPUs that is idle for more than this share of the slices waits for a disk or locks.
@@ -57,28 +57,17 @@ def make_pieces(rows: Iterable[Row]) -> list[Piece]:
     return [Piece(r["slice"], r["half"], r["cpu"], r["events"]) for r in rows]
 
 
-@dataclass(frozen=True)
-class Findings:
-    """``scatter`` by estimate: root mean square of the log ratios of the starts, whose true value
-    is 0; ``components`` of the experiment's estimate by workload; ``plan``: suits the workload that
-    scatters most; ``after_swap``: see :func:`compare_after_swap`.
-    """
-
-    scatter: dict[str, float]
-    components: dict[str, Components]
-    after_swap: float
-    plan: SlicePlan
-
-
 def evaluate_pilot(
-    setting: PreparedCampaign, rows: list[Row], costs: BlockCosts | None = None
-) -> Findings:
-    """Evaluate the slices of the pilot's trials, ``rows`` with ``position`` and ``role``.
-    ``costs``: as measured meanwhile, if they were. Raises ValueError if slices are missing.
+    setting: PreparedCampaign, rows: list[Row], duet: DuetFacts, costs: BlockCosts | None = None
+) -> DuetFacts:
+    """Return the duet's facts with what the slices of the pilot's trials say, ``rows`` with
+    ``position`` and ``role``. The true value of the ``scatter`` of the starts' log ratios, root
+    mean square, is 0; the ``plan`` suits the workload that scatters most. ``costs``: as measured
+    meanwhile, if they were. Raises ValueError if slices are missing.
     """
     scatter = {name: _compute_scatter(rows, name) for name in get_args(Estimate)}
     estimate = setting.experiment.duet.estimate
-    components_by_workload = {}
+    components_by_workload: dict[str, Components] = {}
     for workload in setting.experiment.workloads:
         slices = [r for r in rows if r["workload"] == workload]
         raw = estimate_components(compute_log_ratios(slices), _sum_slice_seconds(slices) / 2)
@@ -100,7 +89,13 @@ def evaluate_pilot(
     worst = max(components_by_workload.values(), key=lambda c: c.block(1.0, 2))
     after_swap = compare_after_swap(rows)
     plan = plan_duet(setting, worst, costs, choose_discard(setting, after_swap))
-    return Findings(scatter, components_by_workload, after_swap, plan)
+    return replace(
+        duet,
+        scatter=scatter,
+        components={**components_by_workload},
+        after_swap=after_swap,
+        plan=plan,
+    )
 
 
 def compare_after_swap(rows: list[Row]) -> float:
