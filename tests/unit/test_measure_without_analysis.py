@@ -43,7 +43,7 @@ def test_every_planned_block_is_measured_without_the_analysis(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     assert (
         done.stdout
-        == "True Ending(why='planned', blocks={'solo': 7}, good_trials=21, decided=())\n"
+        == "True RunEnding(why='planned', blocks={'solo': 7}, good_trials=21, decided=())\n"
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from example_explanations import look
 from example_profiles import heap
 from example_recordings import simulate
+from example_results import BARE_FACTS
 
 from dballoc.campaign.results_directory import ResultsDirectory
 from dballoc.document import chart_files
@@ -213,7 +214,7 @@ def test_a_database_is_not_made_through_a_link(tmp_path: Path, secret: Path) -> 
     path.mkdir()
     for name in ("results.sqlite", "results.sqlite.partial"):
         (path / name).symlink_to(secret)
-    Results.create(path, {}, []).close()
+    Results.create(path, BARE_FACTS, []).close()
     assert secret.read_text() == "root's own"
     assert sqlite3.connect(path / "results.sqlite").execute("SELECT 1").fetchone() == (1,)
 

@@ -125,7 +125,7 @@ class CampaignRun:
                 f"{session.directory.path}: its blocks ran on the hosts of a Ray cluster; go on "
                 "with --ray HOST:PORT, or choose a new --out"
             )
-        self.designs: list[str] = [*self.results.facts().designs]
+        self.designs = [design.value for design in self.results.facts().designs]
         # The budget is for all runs of the campaign together.
         self.began = time.monotonic() - self.results.spent()
         self.extension_began = time.monotonic()
