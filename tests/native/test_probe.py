@@ -467,7 +467,7 @@ def test_a_standard_error_is_what_it_says() -> None:
     for _ in range(400):
         total = heap_profile.Estimate()
         for size in sizes:
-            block = heap_profile.Block(16, size, size, interval, 0.0, 1, 1)
+            block = heap_profile.SampledBlock(16, size, size, interval, 0.0, 1, 1)
             for _ in range(200):
                 if draw.random() < block.chance:
                     total.add(block)

@@ -450,8 +450,8 @@ def make_setting(experiment: Experiment, **work: Any) -> Any:
         ({"design": "duet"}, {}, "no duet with clients on another host"),
         ({"design": "both"}, {}, "two servers at once would share one client host"),
         ({"profile": "contention"}, {}, "no profile with clients on another host"),
-        ({}, {"driver": "hammerdb"}, "is not sysbench's alone"),
-        ({}, {"replica": True}, "is not sysbench's alone"),
+        ({}, {"driver": "hammerdb"}, "it runs more than sysbench"),
+        ({}, {"replica": True}, "it runs more than sysbench"),
         ({}, {"backup": True}, "cannot come from another host"),
     ],
 )

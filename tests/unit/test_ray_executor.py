@@ -311,7 +311,7 @@ def test_a_node_that_was_silent_is_asked_again(
     ("text", "reason"),
     [
         (b"{", "not JSON"),
-        ("text", "is no text"),
+        ("text", "is not text"),
         (b" " * (readers.MIB + 1), "too long"),
         (describe(dballoc="0.0"), "it has dballoc 0.0, the driver"),
         (describe(kernel=7), "kernel"),

@@ -102,13 +102,13 @@ def check_head(address: str, modes: Collection[str]) -> None:
 
 
 def check_dashboard(url: str) -> None:
-    """Raise UsageError if Ray's dashboard, which runs what it is sent, listens beyond the loopback.
-    ``url``: ``HOST:PORT``, with or without a scheme; empty if there is none.
+    """Raise UsageError if Ray's dashboard, which runs any code sent to it, listens beyond the
+    loopback. ``url``: ``HOST:PORT``, with or without a scheme; empty if there is none.
     """
     address = url.rpartition("//")[2].rstrip("/")
     if address and not is_loopback(address.rpartition(":")[0].strip("[]")):
         raise UsageError(
-            f"--ray: Ray's dashboard listens at {address}, and runs what it is sent; start Ray's "
+            f"--ray: Ray's dashboard listens at {address}, and runs any code it gets; start Ray's "
             "head with --include-dashboard=false, or with --dashboard-host=127.0.0.1"
         )
 

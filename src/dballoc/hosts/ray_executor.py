@@ -457,7 +457,7 @@ def find_obstacle(host: Host, others: Mapping[str, Host]) -> str | None:
 def read_description(text: object) -> HostDescription:
     """Read what a node says of itself. Raises Unfit if it cannot be used. Pure."""
     if not isinstance(text, bytes) or len(text) > _LONGEST_DESCRIPTION:
-        raise readers.Unfit("what it says of itself is no text, or too long")
+        raise readers.Unfit("its description is not text, or too long")
     try:
         document = readers.document(text)
         description = HostDescription.model_validate_json(json.dumps(document))

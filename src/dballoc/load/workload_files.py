@@ -37,7 +37,7 @@ def read_workload_files(experiment: Experiment) -> dict[str, str]:
         if bytes_left < 0:
             raise UsageError(
                 f"--ray: own workloads of more than {MOST_BYTES >> 20} MiB cannot be sent to other "
-                "hosts; put what is large into the tables"
+                "hosts; put large data into tables"
             )
         files[name] = base64.b64encode(content).decode("ascii")
     return files
@@ -55,7 +55,7 @@ def write_workload_files(
         workload = workloads.get(name, {})
         key = next((key for key in _KEYS if key in workload), None)
         if key is None:
-            raise readers.Unfit("a file of a workload that the experiment has not")
+            raise readers.Unfit("a file of a workload that the experiment does not have")
         try:
             content = base64.b64decode(text, validate=True)
         except ValueError:

@@ -91,8 +91,8 @@ def find_unbound_malloc(process: Process) -> UnboundMalloc:
         library = _find_exporter_of_malloc(process, image)
         if imports and library is None:
             raise Failure(
-                f"{process}: it has not called malloc yet, and which library will provide it "
-                "cannot be told; look again when it has worked"
+                f"{process}: it has not called malloc yet, so its malloc is not known; "
+                "look again when it has done some work"
             )
         return UnboundMalloc(
             executable=image.path,

@@ -159,9 +159,8 @@ def _check_page_size(process: Process) -> None:
     size = parse_page_size(process.read_auxiliary())
     if size not in (None, PAGE):
         raise Failure(
-            f"{process}: its pages have {size} bytes, and those that dballoc is told of "
-            f"{PAGE}: dballoc runs emulated here; run it with a Python of this machine's own "
-            "architecture"
+            f"{process}: its pages have {size} bytes, but dballoc sees pages of {PAGE}: it "
+            "runs emulated; run it with a Python for this machine's architecture"
         )
 
 

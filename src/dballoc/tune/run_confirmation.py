@@ -137,9 +137,7 @@ def _load(
         identities = map(experiment_file.compute_identity, (made.experiment, stored))
         if made.directory == entry.directory and len(set(identities)) == 1:
             return made
-    raise UsageError(
-        f"{origin}: what is declared there is no campaign of this search; choose a new --out"
-    )
+    raise UsageError(f"{origin}: its declared campaigns are not of this search; choose a new --out")
 
 
 def run_confirmations(

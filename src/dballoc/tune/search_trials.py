@@ -187,8 +187,8 @@ class SearchTrials:
         template = self._templates.get(self._setting.data_recipe(prepared, None).key)
         if template is None:
             raise UsageError(
-                f"{prepared.variant.name}: its server options need data that are made with them, "
-                "and a search makes those of the defaults alone"
+                f"{prepared.variant.name}: its server options need data made with them, and "
+                "a search makes data with the defaults only"
             )
         return template
 

@@ -53,9 +53,7 @@ def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
                 "replica has a primary too; use --design solo"
             )
     if experiment.before:
-        raise UsageError(
-            "before: a duet has nothing but its load between two workloads; use --design solo"
-        )
+        raise UsageError("before: a duet runs nothing between two workloads; use --design solo")
     if experiment.sequence == "fresh":
         raise UsageError(
             "sequence: a duet runs all workloads in one server start; use --design solo for a "

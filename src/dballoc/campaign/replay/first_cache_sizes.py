@@ -78,7 +78,7 @@ def find_other_memory(marks: Sequence[RecordedMark]) -> int | None:
 def _tell_flaws(session: Session[PreparedCampaign], recorded: RecordedTrace) -> None:
     if not recorded.from_start:
         session.observer.notice(
-            "the recording began late: what was allocated before it is not in the guess"
+            "the recording began late: the guess leaves out earlier allocations"
         )
     if recorded.dropped:
         session.observer.notice(f"{recorded.dropped:,} events are missing in the trace")

@@ -81,8 +81,8 @@ def prepare_fit(experiment: Experiment) -> PreparedCampaign:
         if experiment.fit.guess and prepared.server.engine != "innodb":
             raise UsageError(
                 f"variant {name!r}: --from is for InnoDB alone: the cache of "
-                f"{prepared.server.engine} is itself malloc's, so its trace does not tell what is "
-                "beside it"
+                f"{prepared.server.engine} is allocated with malloc, so a trace cannot tell it "
+                "apart"
             )
     return setting
 

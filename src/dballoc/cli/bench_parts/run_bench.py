@@ -58,14 +58,13 @@ def _plan_extension(source: ExperimentSource, changes: Changes, run: Run) -> "Ex
     if run.extend is None:
         return None
     if run.out is None:
-        raise UsageError("--extend: of which campaign? Give its results directory, --out DIR")
+        raise UsageError("--extend: give the results directory of the campaign, --out DIR")
     beside = {"extend", "out", "prefer", "report", "dry_run", "print_"}
     of_experiment = {name_flag(Experiment, key): value for key, value in changes.items()}
     written = {**vars(source), **of_experiment, **vars(run)}
     if changed := sorted(name for name, value in written.items() if value and name not in beside):
         raise UsageError(
-            f"--extend: the experiment is that of --out, and cannot be changed by {changed[0]!r}; "
-            "leave it out"
+            f"--extend: the campaign of --out keeps its experiment; leave out {changed[0]!r}"
         )
     seconds = duration(run.extend, "--extend")
     with one_thread_for_numpy():

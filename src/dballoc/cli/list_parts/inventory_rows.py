@@ -66,7 +66,7 @@ def choose_rows(part: str, rows: Sequence[Row], names: list[str], post: bool) ->
     by_name = {row["name"]: row for row in rows}
     if unknown := [name for name in names if name not in by_name]:
         raise UsageError(
-            f"no {unknown[0]!r} among the {kind}; dballoc list {part}{flag} says what there is"
+            f"no {unknown[0]!r} among the {kind}; dballoc list {part}{flag} lists them"
         )
     return [by_name[name] for name in dict.fromkeys(names)]
 

@@ -110,7 +110,7 @@ def make_record_changes(record: bool, limit: str | None) -> Table:
     limit without a recording.
     """
     if limit is not None and not record:
-        raise UsageError("--limit: of what? It goes with --record")
+        raise UsageError("--limit: only goes with --record")
     return {"record": {} if limit is None else {"limit": limit}} if record else {}
 
 

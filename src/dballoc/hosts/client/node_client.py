@@ -142,9 +142,9 @@ def _make_answer(
 
 
 def _check_load(experiment: Experiment, load: LoadRequested) -> None:
-    """Raise Unfit for a load that the experiment has not: whoever asks may be wrong."""
+    """Raise Unfit for a load that the experiment does not have: the driver may be wrong."""
     if load.workload not in experiment.loads or load.threads not in experiment.threads:
-        raise readers.Unfit("it asked for a load that the experiment has not")
+        raise readers.Unfit("it asked for a load that the experiment does not have")
 
 
 def _make_address(setting: ClientSetting, load: LoadRequested) -> Address:

@@ -52,8 +52,8 @@ def fit_setting(setting: PreparedCampaign) -> PreparedCampaign:
         work = setting.sysbench.workload(name)
         if work.driver != "sysbench" or work.replica or work.program or work.backup:
             raise UsageError(
-                f"--ray: workload {name!r} cannot come from another host, as it is not sysbench's "
-                f"alone; leave it out, {_REMEDY}"
+                f"--ray: workload {name!r} cannot come from another host, as it runs more than "
+                f"sysbench; leave it out, {_REMEDY}"
             )
     if setting.duet is None:
         return setting

@@ -89,7 +89,7 @@ class BlockUnderWay:
         """
         trial = self.trials.get(position)
         if trial is None or position in self.finished:
-            raise readers.Unfit(f"it began a trial {position} that its block has not")
+            raise readers.Unfit(f"it began a trial {position} that its block does not have")
         if self.position is not None:
             raise readers.Unfit("it began a trial while another was under way")
         self.position, self.started = position, time.time()

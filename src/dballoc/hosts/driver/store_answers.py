@@ -124,10 +124,10 @@ def _check_record(record: TrialRecord, experiment: Experiment) -> None:
         column_types.check_json(record.trial.proof, column_types.PROOF, "proof")
     loads = record.select(StepRow), record.select(SliceRow), record.select(SliceCounterRow)
     if not {row.workload for rows in loads for row in rows} <= {None, *experiment.loads}:
-        raise readers.Unfit("it loaded what is no workload of the experiment")
+        raise readers.Unfit("it loaded a workload that the experiment does not have")
     levels = {row.threads for row in loads[0] if row.kind == "level"}
     if not levels <= set(experiment.threads):
-        raise readers.Unfit("it loaded a level that the experiment has not")
+        raise readers.Unfit("it loaded a level that the experiment does not have")
 
 
 def make_placement_row(key: BlockPlace, pair: HostPair) -> PlacementRow:
