@@ -2,9 +2,13 @@
 
 import json
 
+import pytest
+
 from dballoc.document import markdown
 from dballoc.document.markdown import escape_markdown
+from dballoc.document.model import Answer, Document, Section, Table
 from dballoc.report.report_content import Listing
+from dballoc.report.write_report import FORMS
 from dballoc.webpage import page
 
 HOSTILE = "</script><script>alert(1)</script><!-- | `x` \u2028 *b* [l](javascript:1)"
@@ -29,3 +33,22 @@ def test_markdown_cells() -> None:
 def test_a_fence_is_longer_than_any_within() -> None:
     text = markdown._render_listing(Listing("log", "before\n````\nafter\n"))
     assert text.endswith("`````text\nbefore\n````\nafter\n`````")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_has_all_of_a_document_and_no_markup_of_its_own(form: str) -> None:
+    table = Table(title="Peaks", columns=["variant", "RSS"], rows=[["glibc", "512"]], caption="MiB")
+    document = Document(
+        title="Which malloc",
+        subtitle="two variants",
+        names=["glibc"],
+        answer=Answer(headline="Keep glibc", reason="nothing is shown", notes=[HOSTILE]),
+        sections=[Section(key="memory", title="Memory", text=["At rest."], tables=[table])],
+    )
+    text = FORMS[form](document, True)
+    parts = (
+        "Which malloc|two variants|Keep glibc|nothing is shown|Memory|At rest.|Peaks|glibc|512|MiB"
+    )
+    assert [part for part in parts.split("|") if part not in text] == []
+    assert "were replaced" in text
+    assert "<script>alert" not in text

@@ -33,7 +33,7 @@ from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 from dballoc.report import write_report_outputs
 from dballoc.report.report_content import gather_report
-from dballoc.report.write_report import gather_document
+from dballoc.report.write_report import FORMS, gather_document
 from dballoc.store.facts import WorkloadFacts
 from dballoc.store.results import Results
 
@@ -204,8 +204,7 @@ def test_the_files_that_others_script_against(campaign: Campaign, tmp_path: Path
     directory, out = campaign(), tmp_path / "elsewhere" / "deep"
     assert write_report_outputs(directory, out) == out / "report.html"
     assert {p.name for p in out.iterdir()} == {
-        "report.html",
-        "report.md",
+        *FORMS,
         "recommendation.json",
         "csv",
         "charts",

@@ -23,6 +23,8 @@ from dballoc.report.tune.tune_report import gather_tune_report
 from dballoc.report.wording.redact import redact_campaign
 
 PAGE = "report.html"
+# Files of a whole document, each with what renders it; the page last, for it names the others.
+FORMS = {"report.md": markdown.render_markdown, PAGE: html.render_html}
 
 
 def gather_document(
@@ -59,9 +61,9 @@ def gather_document(
 
 
 def write_document(document: Document, out: Path, redact: bool = False) -> Path:
-    """Write ``report.html``, ``report.md``, the document's JSON, ``csv/`` and ``charts/`` into
-    ``out``; the page comes last, so that the files it names are there. ``redact``: whether names
-    were replaced. Returns the page's path. Raises Failure if a file cannot be written.
+    """Write ``charts/``, ``csv/``, the document's JSON and its :data:`FORMS` into ``out``.
+    ``redact``: whether names were replaced. Returns the page's path. Raises Failure if a file
+    cannot be written.
     """
     try:
         with (
@@ -76,8 +78,8 @@ def write_document(document: Document, out: Path, redact: bool = False) -> Path:
             for name, table in document.csv().items():
                 write_csv(name, table, csv_files)
             top.write(f"{document.data_name}.json", dump_json(document.data))
-            top.write("report.md", markdown.render_markdown(document, redact))
-            top.write(PAGE, html.render_html(document, redact))
+            for name, render in FORMS.items():
+                top.write(name, render(document, redact))
     except OSError as error:
         raise Failure(
             f"{error.filename or out}: the report cannot be written: {error.strerror}"
