@@ -41,7 +41,7 @@ def replay_candidate(
     base, experiment = candidate.base, replays.experiment
     variant = apply_parameters(experiment.find(base), candidate.parameters, base)
     malloc = prove_malloc(f"variant {base!r}", experiment, replays.user, find_engine(), variant)
-    prepared = PreparedReplayVariant(variant=variant, malloc=malloc, trace=replays.trace)
+    prepared = PreparedReplayVariant(**vars(malloc), trace=replays.trace)
     return replay_variant(custody, replays, trace, prepared, directory)
 
 

@@ -3,23 +3,18 @@ server options, all checked before the first start. Whatever is wrong is one Usa
 """
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dballoc.allocators import proof_of_use, server_environment
-from dballoc.allocators.find_library import Allocator
-from dballoc.allocators.tunables import VariantSetting
 from dballoc.campaign.preparation import data_contents
 from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.campaign.preparation.prepared import check_thp
-from dballoc.campaign.preparation.proved_malloc import prove_malloc
+from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_malloc
 from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.experiment.model import Experiment, Server, Variant
 from dballoc.host.resources import cpus, open_file_limit
-from dballoc.host.settings import thp
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import hammerdb_command, sysbench_command
 from dballoc.load.workload import Workload
@@ -37,53 +32,33 @@ _POOL_DEFAULTS = {"innodb-buffer-pool-size": 128 * 2**20, "rocksdb-block-cache-s
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedVariant:
+class PreparedVariant(ProvedMalloc):
     """A variant as it will run on this machine. ``programs``: what its workloads run beside
-    sysbench, by workload; ``wrappers``: libraries preloaded ahead of the allocator, which may
-    answer for it (:func:`dballoc.campaign.preparation.variant_malloc.find_wrappers`);
-    ``redo_bytes``: of the redo log that its options ask for.
+    sysbench, by workload; ``redo_bytes``: of the redo log that its options ask for.
     """
 
-    variant: Variant
     server: Server
-    build: Build
-    allocator: Allocator
-    env: dict[str, str]
     options: dict[str, str]
     server_cpus: frozenset[int] | None
     client_cpus: frozenset[int] | None
     recipe: data_template.Recipe
-    bindings: proof_of_use.Bindings
     pool_bytes: int | None
     nofile: int
-    settings: tuple[VariantSetting, ...] = ()
     programs: dict[str, Path] = field(default_factory=dict)
-    wrappers: tuple[str, ...] = ()
     redo_bytes: int = 0
 
     def make_row(self) -> VariantRow:
         """Return the variant's row of table ``variant``."""
-        host_environment = server_environment.remove_allocator_variables(os.environ)
-        environment = {k: v for k, v in self.env.items() if k not in host_environment}
         address = server_options.Address(
             Path("SOCKET"), None if self.server.connect == "socket" else 0
         )
-        return VariantRow(
-            name=self.variant.name,
-            allocator=self.allocator.name,
-            allocator_version=self.allocator.version,
-            libraries=json.dumps(
-                self.env.get("LD_PRELOAD", "").split(":") if "LD_PRELOAD" in self.env else []
-            ),
-            environment=json.dumps(environment, sort_keys=True),
+        return self.fill_row(
             server=self.build.title,
-            server_version=self.build.version,
             engine=self.server.engine,
             command=json.dumps(
                 server_options.command(self.build, Path("DATA"), address, self.options)
             ),
             pool_bytes=self.pool_bytes,
-            thp=thp.describe_settings(self.variant.host_settings) or None,
         )
 
 
@@ -123,11 +98,8 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
     server_options.check_capacity(options, clients, statements, where)
     option_check.check(build, options, inputs.user, where)
     return PreparedVariant(
-        variant=variant,
+        **vars(malloc),
         server=server,
-        build=malloc.build,
-        allocator=malloc.allocator,
-        env=malloc.env,
         options=options,
         server_cpus=server_cpus,
         client_cpus=client_cpus,
@@ -140,12 +112,9 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
             size=inputs.contents.size,
             directory=inputs.contents.directory,
         ),
-        bindings=malloc.bindings,
         pool_bytes=_find_pool_bytes(server.engine, options, where),
         nofile=_limit_open_files(clients, experiment.data.tables, options["max-connections"]),
-        settings=malloc.settings,
         programs=programs,
-        wrappers=malloc.wrappers,
         redo_bytes=_count_redo_bytes(build, options),
     )
 

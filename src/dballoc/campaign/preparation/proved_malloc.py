@@ -2,10 +2,12 @@
 in the engine that replays traces.
 """
 
+import json
 import os
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import proof_of_use, reported_tunables, server_environment, tunables
@@ -18,22 +20,51 @@ from dballoc.host import privileged_start
 from dballoc.host.preload.preload_launch import find_library
 from dballoc.host.preload.preload_socket import HEAP_PROBE, RECORDER
 from dballoc.host.privileged_start import Starter
+from dballoc.host.settings import thp
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers.build import Build
+from dballoc.store.rows import VariantRow
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProvedMalloc:
-    """A variant's malloc, proved in ``build`` under ``env``; the rest as in
-    :class:`dballoc.campaign.preparation.prepare_variant.PreparedVariant`.
+    """A variant whose malloc is proved in ``build`` under ``env``. ``wrappers``: libraries
+    preloaded ahead of the allocator, which may answer for it
+    (:func:`dballoc.campaign.preparation.variant_malloc.find_wrappers`).
     """
 
+    variant: Variant
     build: Build
     allocator: Allocator
     env: dict[str, str]
     bindings: proof_of_use.Bindings
-    settings: tuple[VariantSetting, ...]
-    wrappers: tuple[str, ...]
+    settings: tuple[VariantSetting, ...] = ()
+    wrappers: tuple[str, ...] = ()
+
+    @property
+    def malloc_title(self) -> str:
+        """The malloc's name and version."""
+        return " ".join(filter(None, [self.allocator.name, self.allocator.version]))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the malloc and its settings need beside this process's own environment."""
+        host_environment = server_environment.remove_allocator_variables(os.environ)
+        return {k: v for k, v in self.env.items() if k not in host_environment}
+
+    def fill_row(self, **columns: Any) -> VariantRow:
+        """Return the variant's row of table ``variant``; ``columns``: those of what it runs in."""
+        libraries = self.env["LD_PRELOAD"].split(":") if "LD_PRELOAD" in self.env else []
+        return VariantRow(
+            name=self.variant.name,
+            allocator=self.allocator.name,
+            allocator_version=self.allocator.version,
+            libraries=json.dumps(libraries),
+            environment=json.dumps(self.environment, sort_keys=True),
+            server_version=self.build.version,
+            thp=thp.describe_settings(self.variant.host_settings) or None,
+            **columns,
+        )
 
 
 def prove_malloc(
@@ -77,6 +108,7 @@ def prove_malloc(
         if mismatch := tunables.find_setting_not_taken(allocator, settings, reported):
             raise UsageError(f"{where}: {mismatch}")
     return ProvedMalloc(
+        variant=variant,
         build=malloc.build,
         allocator=allocator,
         env=env,

@@ -98,7 +98,7 @@ def _replay_heap(
     if in_server.server_library is not None and in_server.name != "glibc":
         raise UsageError(f"{where}: its malloc is built into the server")
     malloc = prove_malloc(where, setting.experiment, setting.user, find_engine(), variant)
-    prepared = PreparedReplayVariant(variant=variant, malloc=malloc, trace=recorded)
+    prepared = PreparedReplayVariant(**vars(malloc), trace=recorded)
     result = run_replay.run_replay(
         plan,
         malloc.allocator,

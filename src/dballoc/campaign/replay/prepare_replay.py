@@ -5,14 +5,12 @@ Whatever is wrong is one UsageError, and nothing was started.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import dballoc
 from dballoc import catalogue
-from dballoc.allocators import server_environment
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.library_version import UNKNOWN
 from dballoc.allocators.tunables import VariantSetting
@@ -45,36 +43,20 @@ class EngineBuild(Build):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedReplayVariant:
-    """A variant as it will run on this machine."""
+class PreparedReplayVariant(ProvedMalloc):
+    """A variant as its malloc will run in the engine on this machine."""
 
-    variant: Variant
-    malloc: ProvedMalloc
     trace: RecordedTrace
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What the malloc and its settings need beside this process's own environment."""
-        host_environment = server_environment.remove_allocator_variables(os.environ)
-        return {k: v for k, v in self.malloc.env.items() if k not in host_environment}
 
     def make_row(self) -> VariantRow:
         """Return the variant's row of table ``variant``; in the server's place is the program that
         was recorded.
         """
-        env = self.malloc.env
-        return VariantRow(
-            name=self.variant.name,
-            allocator=self.malloc.allocator.name,
-            allocator_version=self.malloc.allocator.version,
-            libraries=json.dumps(env["LD_PRELOAD"].split(":") if "LD_PRELOAD" in env else []),
-            environment=json.dumps(self.environment, sort_keys=True),
+        return self.fill_row(
             server=f"replay of {self.trace.program}",
-            server_version=dballoc.__version__,
             engine="malloc",
-            command=json.dumps([self.malloc.build.executable.name, "PLAN"]),
+            command=json.dumps([self.build.executable.name, "PLAN"]),
             pool_bytes=None,
-            thp=thp.describe_settings(self.variant.host_settings) or None,
         )
 
 
@@ -91,14 +73,12 @@ class PreparedReplay(Prepared):
         """Return the variants whose malloc gives memory back by the clock; one that the catalogue
         does not know may.
         """
-        return tuple(
-            name for name, each in self.variants.items() if may_decay(each.malloc.allocator)
-        )
+        return tuple(name for name, each in self.variants.items() if may_decay(each.allocator))
 
     def find_recorded_variant(self) -> str | None:
         """Return the variant whose malloc is the recorded one; None if there is none."""
         mallocs = {
-            name: (each.malloc.allocator.name, each.malloc.allocator.version, each.malloc.settings)
+            name: (each.allocator.name, each.allocator.version, each.settings)
             for name, each in self.variants.items()
         }
         return find_recorded_variant(self.trace, self.experiment, mallocs)
@@ -140,7 +120,7 @@ def prepare_replay(experiment: Experiment, path: Path, trace: RecordedTrace) -> 
         where = f"variant {variant.name!r}"
         check_thp(where, variant)
         malloc = _prove(where, experiment, user, build, variant)
-        variants[variant.name] = PreparedReplayVariant(variant=variant, malloc=malloc, trace=trace)
+        variants[variant.name] = PreparedReplayVariant(**vars(malloc), trace=trace)
     return PreparedReplay(
         experiment=experiment,
         path=path,

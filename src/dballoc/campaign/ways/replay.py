@@ -95,13 +95,13 @@ def replay_variant(
     record.trial.thp = thp.describe_host(host) if prepared.variant.host_settings else None
     result = run_replay.run_replay(
         trace.plan,
-        prepared.malloc.allocator,
+        prepared.allocator,
         make_settings(setting),
         custody=custody,
         scratch=directory,
         environment=prepared.environment,
         cpus=setting.server_cpus,
-        engine=prepared.malloc.build.executable,
+        engine=prepared.build.executable,
     )
     check_host_thp(host)
     if result.figures and (difference := find_difference(result.figures, trace.expected)):

@@ -98,7 +98,6 @@ def print_plan(setting: prepare.PreparedCampaign, extension: Extension | None = 
         say("; ".join(filter(None, [f"counts:  {events}", setting.countable.refusal])))
     for name, prepared in setting.variants.items():
         libraries = prepared.env.get("LD_PRELOAD", "no preload")
-        title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
         # dballoc's own settings, beside the variant's.
         by_variant = host_requirements.find_rseq_setting(prepared.variant.env)
         rseq = None if by_variant else host_requirements.find_rseq_setting(prepared.env)
@@ -110,6 +109,6 @@ def print_plan(setting: prepare.PreparedCampaign, extension: Extension | None = 
         }
         settings = "".join(f", {key}={value}" for key, value in values.items())
         say(
-            f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title} "
-            f"({libraries}){settings}"
+            f"variant: {name}: {prepared.build.title} {prepared.server.engine}, "
+            f"{prepared.malloc_title} ({libraries}){settings}"
         )

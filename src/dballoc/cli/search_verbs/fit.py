@@ -103,5 +103,5 @@ def _print_plan(setting: PreparedCampaign) -> None:
     say(f"time:    {minutes(trials * estimate_solo_trial_seconds(setting))} at most")
     say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
     for name, prepared in setting.variants.items():
-        title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
-        say(f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title}")
+        server = f"{prepared.build.title} {prepared.server.engine}"
+        say(f"variant: {name}: {server}, {prepared.malloc_title}")

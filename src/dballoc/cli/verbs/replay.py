@@ -111,11 +111,10 @@ def _print_plan(setting: PreparedReplay) -> None:
     say(f"replays: {plan.trials} ({each.blocks} blocks of {each.trials})")
     say(f"time:    about {minutes(plan.seconds)}")
     for name, prepared in setting.variants.items():
-        malloc = prepared.malloc
-        title = " ".join(filter(None, [malloc.allocator.name, malloc.allocator.version]))
+        libraries = prepared.env.get("LD_PRELOAD", "no preload")
         values = {**prepared.variant.tunables, **prepared.variant.env}
         settings = "".join(f", {key}={value}" for key, value in values.items())
-        say(f"variant: {name}: {title} ({malloc.env.get('LD_PRELOAD', 'no preload')}){settings}")
+        say(f"variant: {name}: {prepared.malloc_title} ({libraries}){settings}")
 
 
 def _describe_trace(trace: RecordedTrace) -> dict[str, Any]:
