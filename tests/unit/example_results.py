@@ -316,6 +316,7 @@ def build(
             results.add(block_row(design, block))
     results.close()
     db = sqlite3.connect(directory / "results.sqlite")
+    db.execute("PRAGMA ignore_check_constraints = ON")
     for statement in sql:
         db.execute(statement)
     db.commit()

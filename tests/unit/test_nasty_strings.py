@@ -184,6 +184,7 @@ OBEYED = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
 def change(directory: Path, *statements: tuple[str, str]) -> None:
     db = sqlite3.connect(directory / FILE)
+    db.execute("PRAGMA ignore_check_constraints = ON")
     with db:
         for sql, value in statements:
             db.execute(sql, (value,))
