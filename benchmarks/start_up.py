@@ -11,8 +11,8 @@ elapsed seconds, how many modules it imported, and with --beside the median rati
 elapsed seconds, round by round. With --looks nothing is run but verify and explain, of the MariaDB.
 The MariaDB is a private one, at rest; without mariadbd on this machine its row is left out,
 and that is said. Promised, by the least of the rounds, as other work on the machine can only add to
-it: the verbs of a production host (those without an extra) begin within 0.3 s, and explain has its
-answer, with SQL, within a second. Exit status 1 if one does not.
+it: the verbs of a production host (those without an extra) begin within 0.3 s, and within as much
+explain has its answer, with SQL, of that server of 400 MiB. Exit status 1 if one does not.
 """
 
 import argparse
@@ -35,8 +35,7 @@ import dballoc
 from dballoc.cli.verb_list import VERBS
 
 PROMISED = 0.3
-# Of explain with SQL.
-ANSWERED = 1.0
+HISTORY = "performance-schema-events-statements-history-long-size"
 MAIN = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -105,7 +104,8 @@ def run_server() -> Iterator[tuple[int, str] | None]:
         print("no mariadbd on this machine: explain with SQL is left out", flush=True)
         yield None
         return
-    options = "--innodb-buffer-pool-size=128M", "--performance-schema=ON"
+    # Its tables in memory make it as large as a small server at work: 400 MiB.
+    options = "--performance-schema=ON", f"--{HISTORY}=60000"
     with (
         tempfile.TemporaryDirectory(prefix="start-up-") as directory,
         run_empty_mariadb(mariadbd, Path(directory), *options) as server,
@@ -143,7 +143,7 @@ def list_commands(verbs: Sequence[str], pid: int, socket: str | None) -> list[Co
     ]
     if socket:
         words = ["explain", "--socket", socket]
-        commands.append(Command("explain, with SQL", words, ANSWERED))
+        commands.append(Command("explain, with SQL", words, PROMISED))
     return commands
 
 
@@ -152,7 +152,7 @@ def list_looks(pid: int, socket: str) -> list[Command]:
     return [
         Command("verify", ["verify", str(pid)]),
         Command("explain, without SQL", ["explain", "--no-sql", "--pid", str(pid)]),
-        Command("explain, with SQL", ["explain", "--socket", socket], ANSWERED),
+        Command("explain, with SQL", ["explain", "--socket", socket], PROMISED),
     ]
 
 
