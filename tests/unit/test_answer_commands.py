@@ -24,7 +24,7 @@ from dballoc.document.model import Answer
 from dballoc.errors import UsageError
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.sections.duet import _describe_duet, _describe_pairs, _describe_steal
-from dballoc.report.sections.method import _describe_moderation
+from dballoc.report.sections.shared_sections import _describe_moderation
 from dballoc.report.wording.answer_table import collect_tail_latencies
 
 MARGIN = "INSERT OR REPLACE INTO campaign VALUES ('margin', '0.03')"

@@ -17,7 +17,7 @@ from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
 from dballoc.report.outputs.campaign_data import collect_tables
 from dballoc.report.sections.counters import describe_counters, make_counter_section
-from dballoc.report.sections.method import describe_method
+from dballoc.report.sections.shared_sections import describe_method
 
 WORKLOAD = "oltp_read_only"
 # What each role costs in the duet; in solo, what each variant does. The first block of solo is 2 %

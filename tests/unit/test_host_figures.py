@@ -18,7 +18,7 @@ from dballoc.analysis.tables.time_series import POINTS, build_time_series
 from dballoc.document.charts import Variants
 from dballoc.document.model import Figure, Section
 from dballoc.report.charts import levels
-from dballoc.report.charts.overtime import draw_time_series
+from dballoc.report.charts.levels import draw_time_series
 from dballoc.report.report_content import gather_report
 from dballoc.report.sections.published import make_published_section
 from dballoc.report.sections.tables import tabulate_memory

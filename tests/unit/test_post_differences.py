@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dballoc.analysis.published.setup import workload_statements
 from dballoc.analysis.published.setup.campaign_setup import THP_SWITCHED_OFF
+from dballoc.analysis.published.setup.compare_options import describe_warmups, is_same_warmup
 from dballoc.analysis.published.setup.post_differences import compare_with_post, list_differences
 from dballoc.analysis.published.setup.run_setup import (
     DEFAULT,
@@ -28,7 +29,6 @@ from dballoc.analysis.published.setup.setting_values import (
     normalize_value,
     spread_settings,
 )
-from dballoc.analysis.published.setup.warmup_words import describe_warmups, is_same_warmup
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.post import Post
 from dballoc.host.settings import thp

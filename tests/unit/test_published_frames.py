@@ -15,14 +15,14 @@ from test_waits import CLIENT, LOCK, UNLOCK, WORK, profile, stack
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.collapse_seen import (
+from dballoc.analysis.published.inclusive_frames import measure_frames, sum_frame_shares
+from dballoc.analysis.published.measured_figures import (
     CollapseHere,
     CollapseOutcome,
     LevelShare,
     VariantShares,
     find_collapses_here,
 )
-from dballoc.analysis.published.inclusive_frames import measure_frames, sum_frame_shares
 from dballoc.analysis.published.published_figures import FrameTable, Published, parse_frames
 from dballoc.analysis.tables.profiles import CampaignContention, ContentionProfiles, load_contention
 from dballoc.document.terminal import print_document

@@ -18,7 +18,7 @@ from dballoc.campaign.trials.settling import (
     begin_settling,
     end_settling,
 )
-from dballoc.report.sections.method import describe_method
+from dballoc.report.sections.shared_sections import describe_method
 
 MYSQL = {
     "innodb_max_dirty_pages_pct": "90.000000",

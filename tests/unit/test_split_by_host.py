@@ -31,7 +31,7 @@ from dballoc.report.diff_report import Side
 from dballoc.report.hosts.hosts_report import compose_headline, describe_verdicts
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.sections import tables
-from dballoc.report.sections.method import CLIENTS_APART, describe_method
+from dballoc.report.sections.shared_sections import CLIENTS_APART, describe_method
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.compose_answer import compose_notes
 from dballoc.report.wording.redact import redact_campaign

@@ -9,7 +9,7 @@ import pytest
 from example_recordings import simulate
 from example_traces_of_recordings import assert_equal_traces, count_events
 
-from dballoc.cli.trace_verbs import anonymise, compile_, cut, import_foreign, info, repeat, verify
+from dballoc.cli.trace_verbs import info, make_trace
 from dballoc.errors import Failure, UsageError
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.model import Trace
@@ -78,11 +78,11 @@ def test_info_of_a_trace_of_nothing(tmp_path: Path, capsys: Capture) -> None:
 
 def test_verify(trace: Callable[..., Path], capsys: Capture) -> None:
     path = trace()
-    verify.verify(path)
+    info.verify(path)
     assert "whole: 400 events" in capsys.readouterr().out.replace(",", "")
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(Failure, match="it is cut short; whole are its first"):
-        verify.verify(path)
+        info.verify(path)
 
 
 def test_info_draws_the_live_curve(
@@ -107,13 +107,13 @@ def test_the_charts_files_say_what_the_trace_lacks(
 
 def test_cut(trace: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
     path, out = trace(), tmp_path / "b.trace"
-    cut.cut(path, out, "500ms", "1s")
+    make_trace.cut(path, out, "500ms", "1s")
     assert "events of" in capsys.readouterr().out
     assert read_trace(out).facts.seconds == 0.5
-    cut.cut(path, out, "begin", "end")
+    make_trace.cut(path, out, "begin", "end")
     marks = {mark.name: mark.time for mark in read_trace(path).marks}
     assert read_trace(out).facts.seconds == (marks["end"] - marks["begin"]) / 1e9
-    cut.cut(path, out)
+    make_trace.cut(path, out)
     source, whole = read_trace(path), read_trace(out)
     assert_equal_traces(replace(whole, compiled=source.compiled), source)
     for begin, end, complaint in (
@@ -123,12 +123,12 @@ def test_cut(trace: Callable[..., Path], tmp_path: Path, capsys: Capture) -> Non
         ("1s", "later", "--to: no mark 'later'; there are begin, end"),
     ):
         with pytest.raises(UsageError, match=complaint):
-            cut.cut(path, out, begin, end)
+            make_trace.cut(path, out, begin, end)
 
 
 def test_anonymise(trace: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "b.trace"
-    anonymise.anonymise(trace(program="/opt/secret"), out)
+    make_trace.anonymise(trace(program="/opt/secret"), out)
     text = capsys.readouterr().out
     assert "Removed: names of threads" in text
     assert "Left: each block's size" in text
@@ -137,12 +137,12 @@ def test_anonymise(trace: Callable[..., Path], tmp_path: Path, capsys: Capture) 
 
 def test_repeat_a_trace(trace: Callable[..., Path], tmp_path: Path) -> None:
     path, out = trace(), tmp_path / "b.trace"
-    repeat.repeat(path, out, times=3)
+    make_trace.repeat(path, out, times=3)
     result = read_trace(out)
     assert [mark.name for mark in result.marks] == ["a 1/3", "a 2/3", "a 3/3"]
     assert result.facts.seconds == 7.5
     with pytest.raises(UsageError, match="--times: how often is"):
-        repeat.repeat(path, out)
+        make_trace.repeat(path, out)
 
 
 def test_repeat_a_day(
@@ -155,48 +155,48 @@ def test_repeat_a_day(
         '[[stretch]]\ntrace = "load.trace"\nfrom = "500ms"\nto = "1s"\ntimes = 2\nmark = "load"\n'
         '[[stretch]]\ntrace = "dump.trace"\n'
     )
-    repeat.repeat(day, out)
+    make_trace.repeat(day, out)
     result = read_trace(out)
     assert [(mark.time, mark.name) for mark in result.marks] == [
         (0, "load 1/2"),
         (500_000_000, "load 2/2"),
         (1_000_000_000, "dump"),
     ]
-    repeat.repeat(day, out, days=3)
+    make_trace.repeat(day, out, days=3)
     names = [mark.name for mark in read_trace(out).marks]
     assert names == [n for i in (1, 2, 3) for n in (f"day {i}/3", "load 1/2", "load 2/2", "dump")]
     with pytest.raises(UsageError, match=r"--days: .* is a trace, and no day"):
-        repeat.repeat(tmp_path / "load.trace", out, days=2)
+        make_trace.repeat(tmp_path / "load.trace", out, days=2)
     with pytest.raises(UsageError, match=r"--times: .*day\.toml says how often"):
-        repeat.repeat(day, out, times=2)
+        make_trace.repeat(day, out, times=2)
     day.write_text('[[stretch]]\ntrace = "load.trace"\nfrom = "1h"\n')
     with pytest.raises(UsageError, match=r"load\.trace: there is nothing from 3600 s"):
-        repeat.repeat(day, out)
+        make_trace.repeat(day, out)
     day.write_text('[[stretch]]\ntrace = "load.trace"\nfrom = "noon"\nto = "end"\n')
     with pytest.raises(UsageError, match=r"load\.trace: no mark 'noon'; there are begin, end"):
-        repeat.repeat(day, out)
+        make_trace.repeat(day, out)
     day.write_text('[[stretch]]\ntrace = "load.trace"\nfrom = "begin"\nto = "end"\n')
-    repeat.repeat(day, out)
+    make_trace.repeat(day, out)
     day.write_text('[[stretch]]\ntrace = "none.trace"\n')
     with pytest.raises(UsageError, match=r"none\.trace: cannot be read: No such file"):
-        repeat.repeat(day, out)
+        make_trace.repeat(day, out)
     day.write_text('[[stretch]]\ntrace = "load.trace"\ntimes = 1000\n')
-    monkeypatch.setattr(repeat, "LIMITS", TraceLimits(events=1000))
+    monkeypatch.setattr(make_trace, "LIMITS", TraceLimits(events=1000))
     with pytest.raises(UsageError, match=r"comes to 400,000 events; a trace has at most 1,000"):
-        repeat.repeat(day, out)
+        make_trace.repeat(day, out)
 
 
 def test_import(tmp_path: Path, capsys: Capture) -> None:
     source, out = tmp_path / "a.txt", tmp_path / "b.trace"
     source.write_text("1: malloc 0x10 5\n1: free 0x10\n")
-    import_foreign.import_foreign(source, out, "android")
+    make_trace.import_foreign(source, out, "android")
     text = capsys.readouterr().out
     assert "2 events of 1 thread in" in text
     assert "they say nothing but the order" in text
     assert isinstance(read_trace(out), Trace)
     source.write_text("1: malloc 0x10 4000000000000000000\n2: malloc 0x20 4000000000000000000\n")
     with pytest.raises(Failure, match="not written: its blocks are larger than any memory"):
-        import_foreign.import_foreign(source, out, "android")
+        make_trace.import_foreign(source, out, "android")
 
 
 def test_a_recording_is_no_trace(tmp_path: Path) -> None:
@@ -205,11 +205,11 @@ def test_a_recording_is_no_trace(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a raw recording; dballoc trace compile makes"):
         info.info(path)
     with pytest.raises(Failure, match="whole are its first 0 chunks"):
-        verify.verify(path)
+        info.verify(path)
     with pytest.raises(Failure):
-        compile_.compile_(path, tmp_path / "a.trace")
+        make_trace.compile_(path, tmp_path / "a.trace")
 
 
 def test_names_of_traces_end_in_trace(trace: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"ends in \.trace"):
-        cut.cut(trace(), tmp_path / "b.txt")
+        make_trace.cut(trace(), tmp_path / "b.txt")

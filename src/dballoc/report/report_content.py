@@ -29,7 +29,7 @@ from dballoc.document.charts import Variants
 from dballoc.document.model import Answer, Document, Figure, Listing, Section, Table
 from dballoc.experiment.designs import Design
 from dballoc.numbers import count
-from dballoc.report.charts import levels, memory, overtime, ratios, speed_against_memory
+from dballoc.report.charts import levels, memory, ratios, speed_against_memory
 from dballoc.report.charts import memory as pieces
 from dballoc.report.outputs.campaign_data import collect_all_tables, describe_recommendation
 from dballoc.report.replay.replay_answer import compose_replay_answer
@@ -44,9 +44,9 @@ from dballoc.report.sections import (
     duet,
     heap,
     imported_results,
-    method,
     replica,
     scaled_down,
+    shared_sections,
     tables,
     workload_groups,
 )
@@ -213,7 +213,7 @@ def _make_sections(
         Section(
             key="method",
             title="Method",
-            text=method.describe_method(campaign, comparisons.procedures, rule),
+            text=shared_sections.describe_method(campaign, comparisons.procedures, rule),
         ),
     ]
     return [section for section in sections if section]
@@ -246,7 +246,7 @@ def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> li
             key="time",
             title="Over time",
             text=[_SOLO],
-            figures=overtime.draw_time_series(build_time_series(campaign), variants, each=few),
+            figures=levels.draw_time_series(build_time_series(campaign), variants, each=few),
         ),
         _make_memory_section(campaign, variants, workloads),
     ]
@@ -258,7 +258,9 @@ def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> li
     cost = [tables.tabulate_sampler_cost(campaign)]
     return [
         *sections,
-        Section(key="sampler", title="What measuring cost", text=[method.SAMPLER], tables=cost),
+        Section(
+            key="sampler", title="What measuring cost", text=[shared_sections.SAMPLER], tables=cost
+        ),
     ]
 
 

@@ -19,7 +19,7 @@ OF = (
     "dballoc.analysis.published.setup.compare_options",
     "dballoc.analysis.published.setup.post_differences",
     "dballoc.analysis.published.setup.setting_values",
-    "dballoc.analysis.published.setup.warmup_words",
+    "dballoc.analysis.published.setup.compare_options",
     "dballoc.analysis.published.setup.workload_statements",
 )
 PRIVILEGED = False

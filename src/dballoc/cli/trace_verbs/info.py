@@ -1,4 +1,4 @@
-"""``dballoc trace info``: what is in a trace."""
+"""``dballoc trace info`` and ``verify``: what is in a trace, and whether it is whole."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,8 +8,8 @@ import typer
 from rich.text import Text
 
 from dballoc.cli.explain_parts.text_plot import draw_plot
-from dballoc.cli.shared.safe_output import Console, print_json, safe
-from dballoc.cli.trace_verbs.written_trace import TraceArgument, list_notes
+from dballoc.cli.shared.safe_output import Console, print_json, safe, say
+from dballoc.cli.trace_verbs.make_trace import TraceArgument, list_notes
 from dballoc.document.terminal import start_list
 from dballoc.errors import Failure
 from dballoc.files.output_directory import OutputDirectory
@@ -19,7 +19,8 @@ from dballoc.trace.figures.live_curve import find_highs, sample_curve
 from dballoc.trace.figures.size_classes import SizeClass
 from dballoc.trace.figures.trace_summary import TraceSummary, summarise_trace
 from dballoc.trace.model import Trace
-from dballoc.trace.trace_file.read_trace import read_trace
+from dballoc.trace.recording.read_recording import is_recording, verify_recording
+from dballoc.trace.trace_file.read_trace import read_trace, verify_trace
 
 _HEIGHT = 8
 _POINTS = 500
@@ -229,3 +230,43 @@ def _print_handovers(console: Console, trace: Trace, summary: TraceSummary, rows
         named = [f"{thread.number} {thread.name}".strip() for thread in threads]
         table.add_row(f"{pair.blocks:,}", with_unit(pair.bytes), *named)
     console.print(table)
+
+
+def verify(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A trace (.trace), or a raw recording.")
+    ],
+) -> None:
+    """Check that a trace or a raw recording is whole, and say how far it is if it is not."""
+    if is_recording(file):
+        _verify_recording(file)
+        return
+    condition = verify_trace(file)
+    if condition.complaint:
+        raise Failure(
+            f"{file}: {condition.complaint}; whole are its first {condition.blocks:,} blocks, "
+            f"{condition.bytes:,} bytes, with {condition.events:,} of {condition.declared:,} events"
+        )
+    say(
+        f"{file}: whole: {condition.events:,} events in {condition.blocks:,} blocks, "
+        f"{condition.bytes:,} bytes; every checksum is right, and no block is freed twice or too "
+        "early"
+    )
+
+
+def _verify_recording(file: Path) -> None:
+    condition = verify_recording(file)
+    extent = (
+        f"{condition.events:,} events in {condition.chunks:,} chunks, {condition.bytes:,} bytes"
+    )
+    if condition.complaint:
+        raise Failure(
+            f"{file}: {condition.complaint}; whole are its first {condition.chunks:,} chunks: "
+            f"{extent}; dballoc trace compile uses them"
+        )
+    end = (
+        "the program was killed, or still runs"
+        if condition.ended_by == "unknown"
+        else f"ended by: {condition.ended_by}"
+    )
+    say(f"{file}: a raw recording, whole: {extent}; {condition.dropped:,} events dropped; {end}")

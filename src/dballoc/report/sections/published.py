@@ -11,7 +11,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign, reserves_terabytes
 from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.measures import OF_LEVEL, PEAK
-from dballoc.analysis.published.collapse_seen import (
+from dballoc.analysis.published.measured_figures import (
     CollapseHere,
     CollapseOutcome,
     VariantShares,

@@ -15,7 +15,12 @@ from dballoc.analysis.published.setup.compare_machine import (
     compare_memory,
     compare_thp,
 )
-from dballoc.analysis.published.setup.compare_options import compare_load_options, compare_options
+from dballoc.analysis.published.setup.compare_options import (
+    compare_load_options,
+    compare_options,
+    compare_settling,
+    compare_warmups,
+)
 from dballoc.analysis.published.setup.run_setup import (
     NOT_RUN,
     NOT_STATED,
@@ -33,7 +38,6 @@ from dballoc.analysis.published.setup.setting_values import (
     is_same_variant,
     spread_settings,
 )
-from dballoc.analysis.published.setup.warmup_words import compare_settling, compare_warmups
 from dballoc.experiment import scale
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import BUILTIN, LOAD, Variant
