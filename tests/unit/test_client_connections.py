@@ -18,7 +18,6 @@ from dballoc.analysis.published.setup.campaign_setup import read_campaign_setup
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import check_encryption
-from dballoc.report import write_report_outputs
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.compose_answer import compose_notes
 from dballoc.report.wording.noise_and_network import (
@@ -26,6 +25,7 @@ from dballoc.report.wording.noise_and_network import (
     describe_network_checks,
     warn_of_encryption,
 )
+from dballoc.report.write_report import write_report_outputs
 from dballoc.servers.private.client_connections import (
     ClientConnections,
     ConnectionMeter,

@@ -17,7 +17,7 @@ from dballoc.experiment.trial_steps import plan_steps
 from dballoc.profile.contention.waits import WAKEUPS
 from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.model import Profile, Sample
-from dballoc.report import write_report_outputs
+from dballoc.report.write_report import write_report_outputs
 
 pytestmark = pytest.mark.long
 

@@ -27,8 +27,7 @@ from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.model import Experiment, Server
 from dballoc.experiment.schedule import Slot
 from dballoc.report import fit_report as said
-from dballoc.report import write_report_outputs
-from dballoc.report.write_report import gather_document
+from dballoc.report.write_report import gather_document, write_report_outputs
 from dballoc.store.replay_facts import RecordedMark
 from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import MeasuredTrial, ProbeRow, StepRow

@@ -17,7 +17,7 @@ from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.heap import heap_profile
 from dballoc.profile.heap.probe_snapshot import SampledBlock, parse_snapshot
 from dballoc.profile.model import Frame
-from dballoc.report import write_report_outputs
+from dballoc.report.write_report import write_report_outputs
 
 TABLE = {
     "name": "t",

@@ -31,9 +31,8 @@ from dballoc.document.terminal import print_document
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
-from dballoc.report import write_report_outputs
 from dballoc.report.report_content import gather_report
-from dballoc.report.write_report import FORMS, gather_document
+from dballoc.report.write_report import FORMS, gather_document, write_report_outputs
 from dballoc.store.facts import WorkloadFacts
 from dballoc.store.results import Results
 

@@ -26,7 +26,6 @@ from dballoc.cli.results_verbs import combine as verb
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.numbers import listing
-from dballoc.report import write_report_outputs
 from dballoc.report.diff_report import Side
 from dballoc.report.hosts.hosts_report import compose_headline, describe_verdicts
 from dballoc.report.hosts.redact_hosts import redact_pool
@@ -35,6 +34,7 @@ from dballoc.report.sections.shared_sections import CLIENTS_APART, describe_meth
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.compose_answer import compose_notes
 from dballoc.report.wording.redact import redact_campaign
+from dballoc.report.write_report import write_report_outputs
 
 pytestmark = pytest.mark.long
 

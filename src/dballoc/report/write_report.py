@@ -85,3 +85,17 @@ def write_document(document: Document, out: Path, redact: bool = False) -> Path:
             f"{error.filename or out}: the report cannot be written: {error.strerror}"
         ) from None
     return out / PAGE
+
+
+def write_report_outputs(
+    directory: Path,
+    out: Path | None = None,
+    redact: bool = False,
+    preference: Preference = LEAST_MEMORY,
+    published: Published | None = None,
+) -> Path:
+    """Write all outputs of a results directory into ``out``, or into the directory itself; returns
+    the page's path. Raises as :func:`gather_document` and :func:`write_document`.
+    """
+    document = gather_document(directory, redact, preference, published)
+    return write_document(document, out or directory, redact)

@@ -3,14 +3,14 @@ says about later campaigns on this host.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import (
+    ErrorShare,
     declare_procedure,
     declare_shares,
 )
@@ -27,7 +27,6 @@ from dballoc.analysis.statistics.detectable_difference import (
 from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE, count_common_freedom
 from dballoc.analysis.tables.baseline_comparison import (
     Comparison,
-    Comparisons,
     compare_with_baseline,
 )
 from dballoc.experiment.designs import Design
@@ -46,11 +45,11 @@ class MetricResolution:
 
     twin: Comparison
     floor: Comparison
-    scatter: Scatter | None
-    half_width: float
-    detectable: float
-    needs: list[Need]
     block_seconds: float
+    scatter: Scatter | None = None
+    half_width: float = math.inf
+    detectable: float = math.inf
+    needs: list[Need] = field(default_factory=list)
 
     @property
     def metric(self) -> Metric:
@@ -106,7 +105,7 @@ def compute_resolution(campaign: Campaign, variants: int = 2) -> Resolution:
     seconds: dict[str, float] = {
         design: _sum_seconds(campaign.list_attempts(design)) for design in Design
     }
-    promise = _make_promise(campaign, comparisons, variants)
+    shares = declare_shares(campaign.judged, variants, len(campaign.experiment.workloads))
     compared = [*comparisons.family, *comparisons.floor, *comparisons.descriptive]
     resolved = []
     for metric in dict.fromkeys(c.metric for c in compared):
@@ -117,7 +116,8 @@ def compute_resolution(campaign: Campaign, variants: int = 2) -> Resolution:
             _resolve_metric(
                 of_metric[twin],
                 of_metric[baseline],
-                promise,
+                shares,
+                variants,
                 per_block * _scale_block(metric.design, variants),
             )
         )
@@ -142,41 +142,16 @@ def compute_resolution(campaign: Campaign, variants: int = 2) -> Resolution:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Promise:
-    """What campaigns get: the level of an interval by metric and planned blocks, and the degrees of
-    freedom that their comparisons borrow.
-    """
-
-    confidence: Callable[[Metric, int], float]
-    common_freedom: Callable[[Metric], int]
-
-
-def _make_promise(campaign: Campaign, comparisons: Comparisons, variants: int) -> _Promise:
-    """Return the promise to campaigns of that many variants; a metric that is not judged has a
-    plain interval.
-    """
-    shares = declare_shares(campaign.judged, variants, len(campaign.experiment.workloads))
-
-    def find_confidence(metric: Metric, blocks: int) -> float:
-        if metric.question is None:
-            return DESCRIPTIVE_CONFIDENCE
-        return declare_procedure(blocks, shares).levels[metric.measure.name]
-
-    return _Promise(
-        confidence=find_confidence,
-        # The variants but the baseline, and its A/A pair.
-        common_freedom=lambda metric: (
-            count_common_freedom(variants, shares[metric.measure.name].of_each)
-            if metric.question
-            else 0
-        ),
-    )
-
-
 def _resolve_metric(
-    twin: Comparison, floor: Comparison, promise: _Promise, block_seconds: float
+    twin: Comparison,
+    floor: Comparison,
+    shares: Mapping[str, ErrorShare],
+    variants: int,
+    block_seconds: float,
 ) -> MetricResolution:
+    """Return what campaigns of that many variants resolve; a metric that is not judged has a plain
+    interval. ``shares``: what their measures may err.
+    """
     metric = twin.metric
     to_variant = math.sqrt(metric.design.traits.floor_to_variant)
     parts = [
@@ -185,29 +160,26 @@ def _resolve_metric(
         if c.ratio and c.ratio.blocks > 1
     ]
     scatter = pool_scatter(parts)
+    unresolved = MetricResolution(twin=twin, floor=floor, block_seconds=block_seconds)
     if scatter is None or twin.ratio is None:
-        return MetricResolution(
-            twin=twin,
-            floor=floor,
-            scatter=None,
-            half_width=math.inf,
-            detectable=math.inf,
-            needs=[],
-            block_seconds=block_seconds,
-        )
-    n, borrowed = twin.ratio.blocks, promise.common_freedom(metric)
-    level = promise.confidence(metric, n)
-    return MetricResolution(
-        twin=twin,
-        floor=floor,
+        return unresolved
+
+    def find_confidence(blocks: int) -> float:
+        if metric.question is None:
+            return DESCRIPTIVE_CONFIDENCE
+        return declare_procedure(blocks, shares).levels[metric.measure.name]
+
+    n, borrowed = twin.ratio.blocks, 0
+    if metric.question:
+        # From the variants but the baseline, and its A/A pair.
+        borrowed = count_common_freedom(variants, shares[metric.measure.name].of_each)
+    level = find_confidence(n)
+    return replace(
+        unresolved,
         scatter=scatter,
         half_width=compute_half_width(scatter.sd, n, level, borrowed),
         detectable=compute_detectable(scatter.sd, n, level, borrowed),
-        needs=[
-            compute_need(scatter, size, partial(promise.confidence, metric), borrowed)
-            for size in DIFFERENCES
-        ],
-        block_seconds=block_seconds,
+        needs=[compute_need(scatter, size, find_confidence, borrowed) for size in DIFFERENCES],
     )
 
 

@@ -15,7 +15,6 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
 from dballoc.numbers import count
-from dballoc.report import write_report_outputs
 from dballoc.tune import run_confirmation
 from dballoc.tune.prepare_tune import PreparedTune, prepare_tune
 from dballoc.tune.run_search import run_search
@@ -83,6 +82,9 @@ def _run(setting: PreparedTune, directory: Path, report: bool) -> None:
 
     def write_report(path: Path) -> None:
         if report:
+            # Slow to import: polars, scipy, vl-convert.
+            from dballoc.report.write_report import write_report_outputs
+
             write_report_outputs(path, preference=setting.preference)
 
     with display(console) as watcher:

@@ -211,7 +211,6 @@ def _mark_rows(frame: pl.DataFrame, machine: ImportedMachine) -> pl.DataFrame:
 def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/, with each machine's rows under its name."""
     machines = split_by_machine(campaign)
-
     schema = {
         "variant": pl.String,
         "workload": pl.String,
@@ -219,36 +218,23 @@ def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
         "at": pl.Int64,
         "share": pl.Float64,
     }
-    fallen = [
-        pl.DataFrame([vars(f) for f in find_collapses(m.campaign)], schema=schema) for m in machines
-    ]
-    measured = [level_curves.average_levels(m.campaign) for m in machines]
-    changed = [
-        level_curves.compute_relative_levels(m.campaign, "tps").with_columns(measure=pl.lit("tps"))
-        for m in machines
-    ]
-    return {
-        "trials": pl.concat(
-            _mark_rows(m.campaign.trial.drop("log_tail", "proof"), m) for m in machines
+    tables_by_machine: dict[str, Callable[[Campaign], pl.DataFrame]] = {
+        "trials": lambda part: part.trial.drop("log_tail", "proof"),
+        "levels": level_curves.average_levels,
+        "relative": lambda part: level_curves.compute_relative_levels(part, "tps").with_columns(
+            measure=pl.lit("tps")
         ),
-        "levels": pl.concat(
-            _mark_rows(frame, m) for frame, m in zip(measured, machines, strict=True)
-        ),
-        "relative": pl.concat(
-            _mark_rows(frame, m) for frame, m in zip(changed, machines, strict=True)
-        ),
-        "collapses": pl.concat(
-            _mark_rows(frame, m) for frame, m in zip(fallen, machines, strict=True)
-        ),
-        "variants": campaign.variant.select("name"),
-        **_collect_private_bytes(campaign),
+        "collapses": lambda part: pl.DataFrame(map(vars, find_collapses(part)), schema=schema),
     }
-
-
-def _collect_private_bytes(campaign: Campaign) -> dict[str, pl.DataFrame]:
-    """Return the table of private bytes, if there are some."""
     private = list_private_bytes(campaign)
-    return {"private-bytes": private} if private.height else {}
+    return {
+        **{
+            name: pl.concat(_mark_rows(make(m.campaign), m) for m in machines)
+            for name, make in tables_by_machine.items()
+        },
+        "variants": campaign.variant.select("name"),
+        **({"private-bytes": private} if private.height else {}),
+    }
 
 
 def _make_machine_sections(machine: ImportedMachine, number: int, several: bool) -> list[Section]:

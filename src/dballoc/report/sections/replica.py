@@ -4,7 +4,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.trial_tables import build_replica_table
-from dballoc.document.model import Section, Table
+from dballoc.document.model import Column, Section, tabulate
 from dballoc.experiment.trial_steps import KEEPS_UP
 from dballoc.numbers import count, number
 
@@ -28,7 +28,8 @@ def make_replica_section(campaign: Campaign) -> Section | None:
         _APART.format(client=e.cpu.client) if e.cpu.server and e.cpu.client else _TOGETHER,
         *describe_late_replicas(campaign),
     ]
-    return Section(key="replica", title="Replica", text=text, tables=[_tabulate(rows)])
+    table = tabulate("Replicas", _COLUMNS, rows.iter_rows(named=True), caption=_CAPTION, heads=3)
+    return Section(key="replica", title="Replica", text=text, tables=[table])
 
 
 def describe_late_replicas(campaign: Campaign) -> list[str]:
@@ -42,35 +43,24 @@ def describe_late_replicas(campaign: Campaign) -> list[str]:
     ]
 
 
-def _tabulate(rows: pl.DataFrame) -> Table:
-    columns = [
-        "workload",
-        "threads",
-        "variant",
-        "primary, transactions/s",
-        "applied, transactions/s",
-        "behind at the end",
-        "behind, s",
+_COLUMNS = (
+    Column("workload"),
+    Column("threads"),
+    Column("variant"),
+    Column("primary, transactions/s", "primary_tps", number),
+    Column("applied, transactions/s", "tps", number),
+    Column("behind at the end", "behind", "{:,}".format),
+    Column("behind, s", "lag", number),
+    Column(
         "caught up after, s",
-        "late",
-    ]
-    cells = [
-        [
-            row["workload"],
-            str(row["threads"]),
-            row["variant"],
-            number(row["primary_tps"]),
-            number(row["tps"]),
-            f"{row['behind']:,}",
-            number(row["lag"]),
-            f"not after {row['waited']:.0f}" if row["left_behind"] else number(row["waited"]),
-            f"{row['late']} of {row['trials']}",
-        ]
-        for row in rows.iter_rows(named=True)
-    ]
-    caption = (
-        "Means of throughput; of the rest the largest of all trials. Behind, in seconds: how long "
-        "before the load's end the primary had been where the replica was then. Late: more than "
-        f"{KEEPS_UP:g} s behind."
-    )
-    return Table(title="Replicas", columns=columns, rows=cells, caption=caption, heads=3)
+        lambda row: (
+            f"not after {row['waited']:.0f}" if row["left_behind"] else number(row["waited"])
+        ),
+    ),
+    Column("late", lambda row: f"{row['late']} of {row['trials']}"),
+)
+_CAPTION = (
+    "Means of throughput; of the rest the largest of all trials. Behind, in seconds: how long "
+    "before the load's end the primary had been where the replica was then. Late: more than "
+    f"{KEEPS_UP:g} s behind."
+)
