@@ -42,9 +42,7 @@ MUCH_LOWER, MUCH_HIGHER = (0.90, 0.94), (1.08, 1.12)
 
 def say(found: Comparisons, prefer: str) -> Answer:
     return compose_answer(
-        found,
         recommend(found, "glibc", parse_preference(prefer)),
-        "glibc",
         Progress(
             blocks=dict.fromkeys(found.procedures, 6),
             planned=dict.fromkeys(found.procedures, 6),

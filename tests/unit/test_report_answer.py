@@ -70,9 +70,7 @@ def say(
 ) -> Answer:
     six = dict.fromkeys(found.procedures, 6)
     return compose_answer(
-        found,
         recommend(found, "glibc", parse_preference(prefer), evidence),
-        "glibc",
         done or Progress(blocks=six, planned=six, ending="planned"),
         around,
     )

@@ -146,15 +146,15 @@ def judged(found: Comparisons) -> Recommendation:
 
 def test_what_is_open_is_what_is_not_shown() -> None:
     found = comparisons({"a": (OPEN, LOWER)}, metrics=(TPS, CPU, PEAK))
-    figures = list_open_figures(found, judged(found))
+    figures = list_open_figures(judged(found))
     assert [f.design for f in figures] == ["solo", "duet"]
     # From the estimate to 3 % less throughput.
     assert figures[0].distance == pytest.approx(math.log(math.sqrt(0.96 * 1.05) / 0.97))
-    assert list_open_figures(found, judged(comparisons({"a": (EQUAL, LOWER)}))) == []
+    assert list_open_figures(judged(comparisons({"a": (EQUAL, LOWER)}))) == []
 
 
 def test_an_unshown_gain_is_open_by_its_own_bound() -> None:
     found = comparisons({"a": (EQUAL, (0.92, 1.02))})
-    (gain,) = list_open_figures(found, judged(found))
+    (gain,) = list_open_figures(judged(found))
     assert gain.distance == pytest.approx(math.log(0.99 / math.sqrt(0.92 * 1.02)))
     assert gain.confidence(6) == pytest.approx(found.procedures["solo"].after(6).confidence)

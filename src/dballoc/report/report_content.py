@@ -86,8 +86,9 @@ def judge_campaign(
     if campaign.imported:
         comparisons = imported_results.compare_first_machine(campaign)
         nothing = Recommendation(
-            ending=Ending.STAY, subject=None, variant=None, tie=False, excluded={}, faulty=[],
-            preference=preference, standings={}, evidence=RecommendationBasis(),
+            comparisons=comparisons, baseline=campaign.experiment.baseline, ending=Ending.STAY,
+            subject=None, variant=None, tie=False, excluded={}, faulty=[], preference=preference,
+            standings={}, evidence=RecommendationBasis(),
         )  # fmt: skip
         return comparisons, nothing, imported_results.compose_imported_answer(campaign)
     check_preference(
@@ -107,12 +108,12 @@ def judge_campaign(
     settling = (
         settling_time.plan_first_interval(paces, goals)
         if is_cut
-        else settling_time.find_settling(comparisons, recommendation, paces, goals)
+        else settling_time.find_settling(recommendation, paces, goals)
     )
     surroundings = Surroundings(
         tails=collect_tail_latencies(campaign), settling=settling, directory=directory
     )
-    answer = compose_answer(comparisons, recommendation, baseline, progress, surroundings)
+    answer = compose_answer(recommendation, progress, surroundings)
     notes = [
         *scaled_down.list_scaling_notes(campaign),
         *replica.describe_late_replicas(campaign),
@@ -135,7 +136,8 @@ def gather_report(
     title, screen = f"dballoc: {campaign.experiment.name}", []
     if campaign.is_replay:
         judged = judge_replays(campaign, preference)
-        comparisons, recommendation = judged.comparisons, judged.recommendation
+        recommendation = judged.recommendation
+        comparisons = recommendation.comparisons
         answer = compose_replay_answer(judged)
         title = f"dballoc replay: {campaign.experiment.name}"
         subtitle, sections = make_replay_subtitle(judged), make_replay_sections(judged)

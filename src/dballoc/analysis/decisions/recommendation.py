@@ -201,7 +201,8 @@ class RecommendationBasis:
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """The ``ending``, and the variant that it names (``subject``; None where it names none).
+    """The ``ending`` that ``comparisons`` with the ``baseline`` give, and the variant that it names
+    (``subject``; None where it names none).
 
     ``variant``: what to run, None where the rule cannot say: the baseline failed, or the user has
     to choose. ``tie``: whether that is the baseline because no variant is shown to be better.
@@ -209,6 +210,8 @@ class Recommendation:
     each variant's ending rests on.
     """
 
+    comparisons: Comparisons
+    baseline: str
     ending: Ending
     subject: str | None
     variant: str | None
@@ -240,6 +243,8 @@ def recommend(
         if (why := _find_exclusion(comparisons, name, preference, evidence))
     }
     return Recommendation(
+        comparisons=comparisons,
+        baseline=baseline,
         ending=ending,
         subject=subject,
         variant=subject if ending is Ending.USE else baseline if stays else None,

@@ -98,7 +98,6 @@ class SettlingTime:
 
 
 def find_settling(
-    comparisons: Comparisons,
     recommendation: Recommendation,
     paces: Mapping[str, DesignPace],
     goals: Sequence[Mapping[str, int]],
@@ -106,9 +105,9 @@ def find_settling(
     """Return what would settle the answer, or give its figures their first intervals; None where
     it is settled, or nothing that the campaign measures is open.
     """
-    if list_unmeasured(comparisons, recommendation) or list_unmeasured_conditions(recommendation):
+    if list_unmeasured(recommendation) or list_unmeasured_conditions(recommendation):
         return plan_first_interval(paces, goals)
-    return compute_settling(list_open_figures(comparisons, recommendation), paces, goals)
+    return compute_settling(list_open_figures(recommendation), paces, goals)
 
 
 def compute_settling(
@@ -219,15 +218,16 @@ def list_goals(campaign: Campaign, procedures: Mapping[str, Procedure]) -> list[
     return list_extension_goals(going_on)
 
 
-def list_open_figures(comparisons: Comparisons, recommendation: Recommendation) -> list[OpenFigure]:
+def list_open_figures(recommendation: Recommendation) -> list[OpenFigure]:
     """Return what keeps the variant that looks better from being used: the gain in which it looks
     best, unless one is shown, and all that is not shown to be no worse. Where nothing looks better:
     whatever may yet be better by more than 1 %. Empty for other endings.
     """
+    comparisons = recommendation.comparisons
     if recommendation.ending is Ending.STAY:
         return [
             _open_comparison(comparisons, c, _measure_gain_distance(c))
-            for c in list_possible_gains(comparisons, recommendation)
+            for c in list_possible_gains(recommendation)
         ]
     name, evidence = recommendation.subject, recommendation.evidence
     if recommendation.ending is not Ending.NOT_SETTLED or name is None:
@@ -254,22 +254,20 @@ def list_open_figures(comparisons: Comparisons, recommendation: Recommendation) 
     ]
 
 
-def list_possible_gains(
-    comparisons: Comparisons, recommendation: Recommendation
-) -> list[Comparison]:
+def list_possible_gains(recommendation: Recommendation) -> list[Comparison]:
     """Return the figures whose intervals reach beyond 1 % in the good direction, of the variants
     that nothing rules out, in the questions that may decide.
     """
-    return [c for c in _list_aims(comparisons, recommendation) if _may_be_better(c)]
+    return [c for c in _list_aims(recommendation) if _may_be_better(c)]
 
 
-def _list_aims(comparisons: Comparisons, recommendation: Recommendation) -> list[Comparison]:
+def _list_aims(recommendation: Recommendation) -> list[Comparison]:
     preference = recommendation.preference
     return [
         c
         for name in recommendation.standings
-        if name not in comparisons.faulty and name not in recommendation.excluded
-        for c in select_judged(comparisons, name, recommendation.evidence.left_out)
+        if name not in recommendation.comparisons.faulty and name not in recommendation.excluded
+        for c in select_judged(recommendation.comparisons, name, recommendation.evidence.left_out)
         if not preference.constraints or c.metric.question == preference.objective
     ]
 
@@ -282,7 +280,7 @@ def _may_be_better(comparison: Comparison) -> bool:
     return ratio.interval.low < gain if better == "lower" else ratio.interval.high > gain
 
 
-def list_unmeasured(comparisons: Comparisons, recommendation: Recommendation) -> list[Comparison]:
+def list_unmeasured(recommendation: Recommendation) -> list[Comparison]:
     """Return the comparisons without an interval that the answer would need: of the variant that
     looks better; where none does, of all that nothing rules out.
     """
@@ -290,7 +288,7 @@ def list_unmeasured(comparisons: Comparisons, recommendation: Recommendation) ->
         return []
     return [
         c
-        for c in _list_aims(comparisons, recommendation)
+        for c in _list_aims(recommendation)
         if c.variant == (recommendation.subject or c.variant)
         and (c.ratio is None or c.ratio.interval is None)
     ]

@@ -144,15 +144,9 @@ class JudgedReplays:
     campaign: Campaign
     facts: ReplayFacts
     averages: pl.DataFrame
-    comparisons: Comparisons
     recommendation: Recommendation
     fidelity: Fidelity | None
     growth: CycleGrowth | None
-
-    @property
-    def baseline(self) -> str:
-        """The baseline's name."""
-        return self.campaign.experiment.baseline
 
 
 def compose_replay_answer(judged: JudgedReplays) -> Answer:
@@ -162,7 +156,7 @@ def compose_replay_answer(judged: JudgedReplays) -> Answer:
     return Answer(
         headline=headline if progress.final else f"So far: {headline}",
         reason=_explain(judged, progress),
-        table=_make_table(judged.comparisons, judged.recommendation),
+        table=_make_table(judged.recommendation),
         notes=[*growth, *_list_notes(judged.facts, progress, judged.fidelity)],
     )
 
@@ -171,7 +165,7 @@ def _compose_headline(judged: JudgedReplays) -> str:
     """Return the first sentence: the malloc with the least peak heap, and how far the replay was
     from the recorded process.
     """
-    facts, comparisons = judged.facts, judged.comparisons
+    facts, comparisons = judged.facts, judged.recommendation.comparisons
     faultless = judged.averages.filter(~pl.col("variant").is_in(list(comparisons.faulty)))
     flaws = f" ({'; '.join(facts.flaws)})" if facts.flaws else ""
     if not faultless.height:
@@ -186,7 +180,7 @@ def _compose_headline(judged: JudgedReplays) -> str:
     return (
         f"{least['variant']} has the least peak heap{_describe_window(facts)}, "
         f"{with_unit(least['peak'])}"
-        f"{_compare_least(least['variant'], comparisons, judged.baseline)}"
+        f"{_compare_least(least['variant'], comparisons, judged.recommendation.baseline)}"
         f"{_describe_distance(judged.fidelity)}{flaws}"
     )
 
@@ -232,16 +226,17 @@ def _explain(judged: JudgedReplays, progress: Progress) -> str:
     """Return what the rule says of memory and speed together."""
     if not judged.facts.from_start:
         return "CPU per event is judged below; the rule takes memory too, and names no malloc."
-    judgement = judged.comparisons, judged.recommendation, judged.baseline, progress
-    rule = compose_headline(*judgement).removeprefix("So far: ")
-    return f"By the rule, memory and speed together: {rule}. {explain_ending(*judgement)}"
+    recommendation = judged.recommendation
+    rule = compose_headline(recommendation, progress).removeprefix("So far: ")
+    why = explain_ending(recommendation, progress)
+    return f"By the rule, memory and speed together: {rule}. {why}"
 
 
-def _make_table(comparisons: Comparisons, recommendation: Recommendation) -> Table | None:
-    table = make_answer_table(comparisons, recommendation)
+def _make_table(recommendation: Recommendation) -> Table | None:
+    table = make_answer_table(recommendation)
     if table is None:
         return None
-    baseline = comparisons.baseline
+    baseline = recommendation.baseline
     return replace(
         table,
         caption=(

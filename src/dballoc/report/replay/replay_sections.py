@@ -55,7 +55,6 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
         campaign=campaign,
         facts=facts,
         averages=average_replays(campaign),
-        comparisons=comparisons,
         recommendation=recommendation,
         fidelity=measure_fidelity(campaign, facts),
         growth=find_growth(campaign, facts),
@@ -77,7 +76,7 @@ def make_replay_subtitle(judged: JudgedReplays) -> str:
 
 def make_replay_sections(judged: JudgedReplays) -> list[Section]:
     """Return the sections of the report."""
-    campaign, facts, comparisons = judged.campaign, judged.facts, judged.comparisons
+    campaign, facts, comparisons = judged.campaign, judged.facts, judged.recommendation.comparisons
     variants = Variants(campaign.names)
     levels = describe_replay_levels(comparisons.procedures[Design.SOLO])
     return [
@@ -134,7 +133,7 @@ def _draw_heap(judged: JudgedReplays, variants: Variants) -> list[Figure]:
 
 def describe_replay_method(judged: JudgedReplays) -> list[str]:
     """Return the paragraphs on the method, with the numbers of the campaign at hand."""
-    campaign, procedure = judged.campaign, judged.comparisons.procedures[Design.SOLO]
+    campaign, procedure = judged.campaign, judged.recommendation.comparisons.procedures[Design.SOLO]
     rule = judged.recommendation.preference.describe_rule(judged.recommendation.evidence.margin)
     looks = listing([str(look) for look in procedure.looks])
     return [

@@ -41,20 +41,20 @@ def collect_tail_latencies(campaign: Campaign) -> list[TailLatency]:
 
 
 def make_answer_table(
-    comparisons: Comparisons,
     recommendation: Recommendation,
     tails: Sequence[TailLatency] = (),
 ) -> Table | None:
     """Return the table; None where nothing was compared. Of several workloads a cell shows the one
     whose interval is the least favourable to the variant, with its name.
     """
+    comparisons = recommendation.comparisons
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
     titles = _list_titles(comparisons.metrics)
     compared = any(c.ratio for c in comparisons.family)
     if not names or not compared or comparisons.baseline in comparisons.faulty:
         return None
     several = len({m.workload for m in comparisons.metrics if m.workload}) > 1
-    judge = _make_judge(comparisons, recommendation)
+    judge = _make_judge(recommendation)
     rows = []
     for name in names:
         cells = [
@@ -84,11 +84,9 @@ def _list_titles(metrics: Sequence[Metric]) -> dict[str, str]:
     return {m.measure.name: m.measure.short for m in judged if m.question}
 
 
-def _make_judge(
-    comparisons: Comparisons, recommendation: Recommendation
-) -> Callable[[Comparison], str]:
+def _make_judge(recommendation: Recommendation) -> Callable[[Comparison], str]:
     def judge(comparison: Comparison) -> str:
-        if comparison.variant in comparisons.faulty:
+        if comparison.variant in recommendation.comparisons.faulty:
             return "no verdict"
         return judge_comparison(comparison, recommendation.evidence.margin).value
 

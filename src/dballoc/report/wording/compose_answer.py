@@ -172,15 +172,14 @@ class Surroundings:
 
 
 def compose_answer(
-    comparisons: Comparisons,
     recommendation: Recommendation,
-    baseline: str,
     progress: Progress,
     surroundings: Surroundings | None = None,
 ) -> Answer:
     """Say what the campaign shows, and no more than that."""
+    comparisons = recommendation.comparisons
     around = surroundings or Surroundings()
-    reason = explain_ending(comparisons, recommendation, baseline, progress)
+    reason = explain_ending(recommendation, progress)
     command = ""
     memory = "memory" in list_questions(comparisons)
     preference = recommendation.preference
@@ -191,7 +190,7 @@ def compose_answer(
         or (recommendation.ending is Ending.STAY and needs_memory and not memory)
     )
     if is_open and comparisons.family:
-        more = explain_settling(comparisons, recommendation, around.settling, progress)
+        more = explain_settling(recommendation, around.settling, progress)
         reason = f"{reason} {more}".strip()
         command = compose_command(around, progress, recommendation, memory=memory)
     evidence = recommendation.evidence
@@ -200,14 +199,14 @@ def compose_answer(
         "first block."
     )
     return Answer(
-        headline=compose_headline(comparisons, recommendation, baseline, progress),
+        headline=compose_headline(recommendation, progress),
         reason=reason,
         command=command,
-        table=make_answer_table(comparisons, recommendation, around.tails),
+        table=make_answer_table(recommendation, around.tails),
         notes=[
             f"Rule: {preference.describe_rule(evidence.margin)}.",
             *([exploratory] if evidence.exploratory else []),
-            *compose_notes(comparisons, baseline, progress),
+            *compose_notes(comparisons, recommendation.baseline, progress),
         ],
     )
 

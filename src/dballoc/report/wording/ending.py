@@ -29,24 +29,22 @@ from dballoc.report.wording.ratios_as_text import format_ratio
 STAY = "nothing is shown to be better"
 
 
-def compose_headline(
-    comparisons: Comparisons, recommendation: Recommendation, baseline: str, progress: Progress
-) -> str:
+def compose_headline(recommendation: Recommendation, progress: Progress) -> str:
     """Return the ending in a few words, marked as interim before the campaign's end."""
     subject = recommendation.subject
     match recommendation.ending:
         case Ending.USE:
             words = f"Use {subject}"
         case Ending.CHOICE:
-            words = f"A choice: {_describe_choice(comparisons, recommendation)}"
+            words = f"A choice: {_describe_choice(recommendation)}"
         case Ending.NOT_SETTLED:
             words = f"{subject} looks better, not settled"
         case Ending.STAY:
-            words = f"Stay with {baseline}: {STAY}{_name_conditions(recommendation)}"
+            words = f"Stay with {recommendation.baseline}: {STAY}{_name_conditions(recommendation)}"
         case Ending.BASELINE_FAILED:
-            failed, trials = comparisons.faulty[baseline]
+            failed, trials = recommendation.comparisons.faulty[recommendation.baseline]
             return f"The baseline failed {failed} of {trials}: no ratio"
-    return words if progress.final or not comparisons.family else f"So far: {words}"
+    return words if progress.final or not recommendation.comparisons.family else f"So far: {words}"
 
 
 def _name_conditions(recommendation: Recommendation) -> str:
@@ -54,41 +52,38 @@ def _name_conditions(recommendation: Recommendation) -> str:
     return " under these conditions" if recommendation.preference.constraints else ""
 
 
-def explain_ending(
-    comparisons: Comparisons, recommendation: Recommendation, baseline: str, progress: Progress
-) -> str:
+def explain_ending(recommendation: Recommendation, progress: Progress) -> str:
     """Return why, without the figures that the table has."""
     match recommendation.ending:
         case Ending.USE:
-            words = _explain_use(comparisons, recommendation)
-            return words + _describe_rest(comparisons, recommendation, progress)
+            words = _explain_use(recommendation)
+            return words + _describe_rest(recommendation, progress)
         case Ending.CHOICE:
             words = _explain_choice(recommendation)
-            return words + _describe_rest(comparisons, recommendation, progress)
+            return words + _describe_rest(recommendation, progress)
         case Ending.NOT_SETTLED:
-            return _explain_not_settled(comparisons, recommendation)
+            return _explain_not_settled(recommendation)
         case Ending.BASELINE_FAILED:
-            return _explain_failure(comparisons, baseline)
-    return _explain_stay(comparisons, recommendation, baseline, progress)
+            return _explain_failure(recommendation.comparisons, recommendation.baseline)
+    return _explain_stay(recommendation, progress)
 
 
-def _describe_rest(
-    comparisons: Comparisons, recommendation: Recommendation, progress: Progress
-) -> str:
+def _describe_rest(recommendation: Recommendation, progress: Progress) -> str:
     """Return what more time would do beside an answer that is settled: what is undecided, of any
     variant, may still change it. Nothing of a campaign that has not ended.
     """
     if not progress.final:
         return ""
     margin = recommendation.evidence.margin
-    standings = {judge_comparison(comparison, margin) for comparison in comparisons.family}
+    standings = {
+        judge_comparison(comparison, margin) for comparison in recommendation.comparisons.family
+    }
     if Noninferiority.UNDECIDED in standings:
         return " More time may settle what is undecided in the table."
     return " More time would only narrow the intervals."
 
 
 def explain_settling(
-    comparisons: Comparisons,
     recommendation: Recommendation,
     settling: SettlingTime | None,
     progress: Progress,
@@ -101,10 +96,10 @@ def explain_settling(
             longest = duration(LONGEST)
             return f"The extension is not finished; its next look takes more than {longest}."
         return "The extension is not finished; this goes on with it:"
-    if "memory" not in list_questions(comparisons):
+    if "memory" not in list_questions(recommendation.comparisons):
         # How long another design takes on this host is not known.
         return "Memory was not compared: that takes solo blocks, as in:"
-    missing = _list_names(list_unmeasured(comparisons, recommendation), comparisons)
+    missing = _list_names(list_unmeasured(recommendation), recommendation.comparisons)
     missing = missing or listing(list_unmeasured_conditions(recommendation))
     if missing and (settling is None or settling.minutes is None):
         return f"There is no interval yet for {missing}."
@@ -113,7 +108,7 @@ def explain_settling(
     question, ratio = "it", "ratio is"
     words = ""
     if recommendation.ending is Ending.STAY and not missing:
-        possible = list_possible_gains(comparisons, recommendation)
+        possible = list_possible_gains(recommendation)
         question, ratio = "that", "ratio is" if len(possible) == 1 else "ratios are"
         words = f"Whether it is better by more than 1 % is open for {_list_open(possible)}. "
     if settling.way is Way.NOT_HERE:
@@ -152,27 +147,30 @@ def _list_names(figures: list[Comparison], comparisons: Comparisons) -> str:
 
 
 def _select_by_standing(
-    comparisons: Comparisons, recommendation: Recommendation, name: str
+    recommendation: Recommendation, name: str
 ) -> dict[Noninferiority, list[Comparison]]:
     """Return a variant's comparisons in both questions by their standing."""
     evidence = recommendation.evidence
     selected: dict[Noninferiority, list[Comparison]] = {standing: [] for standing in Noninferiority}
-    for comparison in select_judged(comparisons, name, evidence.left_out):
+    for comparison in select_judged(recommendation.comparisons, name, evidence.left_out):
         selected[judge_comparison(comparison, evidence.margin)].append(comparison)
     return selected
 
 
-def _explain_use(comparisons: Comparisons, recommendation: Recommendation) -> str:
+def _explain_use(recommendation: Recommendation) -> str:
     name = recommendation.subject or ""
     if recommendation.preference.constraints:
         return " ".join(_describe_constraints(recommendation, name))
-    shown = _select_by_standing(comparisons, recommendation, name)
+    shown = _select_by_standing(recommendation, name)
     better = _list_questions(shown[Noninferiority.BETTER])
     if not shown[Noninferiority.NO_WORSE]:
         return f"It is better in {better}, in all that was judged."
     margin = format_share(recommendation.evidence.margin)
     words = f"It is better in {better}, and loses less than {margin} in all else that was judged."
-    if name in recommendation.evidence.left_out and Design.DUET in comparisons.procedures:
+    if (
+        name in recommendation.evidence.left_out
+        and Design.DUET in recommendation.comparisons.procedures
+    ):
         words += " Its CPU per transaction was not compared, as it plays no duets."
     return words
 
@@ -182,22 +180,24 @@ def _list_questions(figures: list[Comparison]) -> str:
     return listing(sorted({question for c in figures if (question := c.metric.question)}))
 
 
-def _describe_choice(comparisons: Comparisons, recommendation: Recommendation) -> str:
+def _describe_choice(recommendation: Recommendation) -> str:
     """Return ``jemalloc saves 6.0 % of peak RSS, costs 4.1 % of throughput``."""
     name = recommendation.subject or ""
-    shown = _select_by_standing(comparisons, recommendation, name)
+    shown = _select_by_standing(recommendation, name)
     objective = recommendation.preference.objective
     gain = max(
         shown[Noninferiority.BETTER],
         key=lambda c: (c.metric.question == objective, compute_gain(c)),
     )
     verb = "saves" if gain.metric.better == "lower" else "gains"
-    words = f"{name} {verb} {_format_difference(gain)} of {name_figure(gain, comparisons)}"
+    figure = name_figure(gain, recommendation.comparisons)
+    words = f"{name} {verb} {_format_difference(gain)} of {figure}"
     if not shown[Noninferiority.WORSE]:
         return f"{words}, but its throughput collapses"
     loss = min(shown[Noninferiority.WORSE], key=compute_gain)
     more = "more" if loss.metric.better == "lower" else "of"
-    return f"{words}, costs {_format_difference(loss)} {more} {name_figure(loss, comparisons)}"
+    figure = name_figure(loss, recommendation.comparisons)
+    return f"{words}, costs {_format_difference(loss)} {more} {figure}"
 
 
 def _format_difference(comparison: Comparison) -> str:
@@ -217,12 +217,13 @@ def _explain_choice(recommendation: Recommendation) -> str:
     return " ".join(words)
 
 
-def _explain_not_settled(comparisons: Comparisons, recommendation: Recommendation) -> str:
+def _explain_not_settled(recommendation: Recommendation) -> str:
+    comparisons = recommendation.comparisons
     name = recommendation.subject or ""
     evidence, preference = recommendation.evidence, recommendation.preference
     judged = select_judged(comparisons, name, evidence.left_out)
     lead = find_unshown_gain(judged, recommendation)
-    shown = _select_by_standing(comparisons, recommendation, name)
+    shown = _select_by_standing(recommendation, name)
     if lead:
         figure = name_figure(lead, comparisons)
         words = [f"Its {figure} is estimated to be better by more than 1 %, which is not shown."]
@@ -253,14 +254,13 @@ def _describe_constraints(recommendation: Recommendation, name: str) -> list[str
     return sentences
 
 
-def _explain_stay(
-    comparisons: Comparisons, recommendation: Recommendation, baseline: str, progress: Progress
-) -> str:
+def _explain_stay(recommendation: Recommendation, progress: Progress) -> str:
+    comparisons = recommendation.comparisons
     blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
     if not comparisons.family:
-        return f"{baseline}, the baseline, is the only variant."
+        return f"{recommendation.baseline}, the baseline, is the only variant."
     if blocks == 0:
-        both = f"{baseline} twice and another variant, without a fault"
+        both = f"{recommendation.baseline} twice and another variant, without a fault"
         return (
             f"No block has {both}."
             if any(progress.blocks.values())
@@ -273,7 +273,7 @@ def _explain_stay(
         return f"Nothing is judged yet: the first look is at {listing(looks)}."
     if blocks == 1:
         return "One block shows figures but decides nothing; two give intervals."
-    sentences = _list_disqualified(comparisons, recommendation)
+    sentences = _list_disqualified(recommendation)
     if sentences:
         return " ".join(sentences)
     waiting = [
@@ -293,14 +293,14 @@ def _explain_stay(
     return f"{subject} is estimated to be better{question} by more than 1 %.{open_designs}"
 
 
-def _list_disqualified(comparisons: Comparisons, recommendation: Recommendation) -> list[str]:
+def _list_disqualified(recommendation: Recommendation) -> list[str]:
     """Return a sentence for each variant that looks better and is not to be used all the same."""
     sentences = []
     for name, standing in recommendation.standings.items():
         if not any(a.promising or a.standing is Noninferiority.BETTER for a in standing.aims):
             continue
-        if name in comparisons.faulty:
-            faults = describe_faults(comparisons.faulty[name])
+        if name in recommendation.comparisons.faulty:
+            faults = describe_faults(recommendation.comparisons.faulty[name])
             sentences.append(f"{name} looks better, but {faults}.")
         elif reason := recommendation.excluded.get(name):
             is_shown = any(a.standing is Noninferiority.BETTER for a in standing.aims)
