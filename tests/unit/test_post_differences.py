@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dballoc.analysis.published.setup import workload_statements
 from dballoc.analysis.published.setup.campaign_setup import THP_SWITCHED_OFF
 from dballoc.analysis.published.setup.compare_options import describe_warmups, is_same_warmup
-from dballoc.analysis.published.setup.post_differences import compare_with_post, list_differences
-from dballoc.analysis.published.setup.run_setup import (
+from dballoc.analysis.published.setup.post_differences import compare_with_post
+from dballoc.analysis.published.setup.run_setup import PostComparison, (
     DEFAULT,
     NOT_RUN,
     NOT_SET,
@@ -32,6 +32,12 @@ from dballoc.analysis.published.setup.setting_values import (
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.post import Post
 from dballoc.host.settings import thp
+
+
+def list_differences(post: Post, run: RunSetup) -> list[PostComparison]:
+    """Return what differs, and only that."""
+    return [compared for compared in compare_with_post(post, run) if compared.differs]
+
 
 Table = dict[str, Any]
 

@@ -12,7 +12,7 @@ import pytest
 
 from dballoc import catalogue
 from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.setup.post_differences import list_differences
+from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.doctor.shipped_experiments import plan_setup
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
@@ -42,7 +42,8 @@ def describe_differences(experiment: Experiment) -> list[str]:
     assert experiment.post is not None, f"{experiment.name} has no [post]"
     return [
         f"{' / '.join(filter(None, [d.topic, d.item]))}: the post: {d.post}; here: {d.run}"
-        for d in list_differences(experiment.post, plan_setup(experiment))
+        for d in compare_with_post(experiment.post, plan_setup(experiment))
+        if d.differs
     ]
 
 

@@ -227,7 +227,7 @@ def _compare_histories(a: Experiment, b: Experiment) -> list[str]:
 
 
 def _compare_variants(first: Campaign, second: Campaign, name: str) -> list[str]:
-    before, after = _describe_variant(first, name), _describe_variant(second, name)
+    before, after = describe_variant(first, name), describe_variant(second, name)
     return [
         format_difference(setting, before.get(setting), after.get(setting), "→")
         for setting in before | after
@@ -235,7 +235,7 @@ def _compare_variants(first: Campaign, second: Campaign, name: str) -> list[str]
     ]
 
 
-def _describe_variant(campaign: Campaign, name: str) -> dict[str, Any]:
+def describe_variant(campaign: Campaign, name: str) -> dict[str, Any]:
     """Return what a variant was, without the paths of its files."""
     experiment = campaign.experiment
     row = campaign.variant.row(by_predicate=pl.col("name") == name, named=True)

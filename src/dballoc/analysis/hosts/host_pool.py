@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -22,6 +22,7 @@ from dballoc.analysis.decisions.comparability import (
     MACHINE,
     STATE,
     Comparability,
+    describe_variant,
     format_difference,
     format_options,
     pair_campaigns,
@@ -218,17 +219,13 @@ def _describe_campaign(campaign: Campaign, variants: Sequence[str]) -> dict[str,
 
 
 def _describe_variant_on_host(campaign: Campaign, name: str) -> dict[str, str]:
+    settings = describe_variant(campaign, name)
     row = campaign.variant.row(by_predicate=pl.col("name") == name, named=True)
-    cpu = campaign.experiment.cpu_of(campaign.experiment.find(name))
-    sets = {side: str(value) for side, value in cpu.model_dump(exclude_none=True).items()}
-    preloaded = " ".join(PurePosixPath(path).name for path in json.loads(row["libraries"]))
     return {
         f"server of {name}": f"{row['server']} ({row['server_version']})",
-        f"{ALLOCATOR_OF}{name}": " ".join(
-            filter(None, [row["allocator"], row["allocator_version"]])
-        ),
-        f"preloaded for {name}": preloaded or "nothing",
-        f"CPUs of {name}": format_options(sets) or "all",
+        f"{ALLOCATOR_OF}{name}": settings["allocator"],
+        f"preloaded for {name}": settings["preloaded"] or "nothing",
+        f"CPUs of {name}": settings["CPUs"] or "all",
     }
 
 
@@ -468,21 +465,19 @@ def compare_identities(first: Campaign, other: Campaign, name: str) -> list[str]
 
 def describe_identity(campaign: Campaign, name: str) -> dict[str, str]:
     """Return what a variant is, setting by setting."""
+    settings, variant = describe_variant(campaign, name), campaign.experiment.find(name)
     row = campaign.variant.row(by_predicate=pl.col("name") == name, named=True)
-    variant = campaign.experiment.find(name)
-    server = campaign.experiment.server_of(variant)
-    environment = {k: v for k, v in json.loads(row["environment"]).items() if k != "LD_PRELOAD"}
     return {
         "allocator": row["allocator"],
-        "environment": format_options(environment),
+        "environment": settings["environment"],
         "server": shorten_version(row["server"]),
-        "C library": server.glibc or "",
+        "C library": campaign.experiment.server_of(variant).glibc or "",
         "engine": row["engine"],
-        "server options": format_options({**server.init_options, **server.options}),
-        "connection": server.connect,
+        "server options": settings["server options"],
+        "connection": settings["connection"],
         "clients": campaign.facts.clients or "on the server's host",
         "numbers of CPUs": _describe_widths(campaign.experiment.cpu_of(variant)),
-        "THP": row["thp"] or "",
+        "THP": settings["THP"] or "",
     }
 
 

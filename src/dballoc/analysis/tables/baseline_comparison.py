@@ -327,13 +327,6 @@ def compute_speed(comparison: Comparison) -> Ratio | None:
     return ratio.invert()
 
 
-def is_shown_faster(comparison: Comparison) -> bool:
-    """Whether the whole interval lies on the faster side of 1."""
-    return comparison.verdict is (
-        Verdict.HIGHER if comparison.metric.better == "higher" else Verdict.LOWER
-    )
-
-
 def is_shown_slower(comparison: Comparison, margin: float = 0.0) -> bool:
     """Whether the whole interval lies more than ``margin`` on the slower side of 1."""
     ratio = comparison.ratio

@@ -5,7 +5,7 @@ import statistics
 from functools import partial
 from typing import Any
 
-from dballoc.analysis.tune.estimate_effects import Estimated
+from dballoc.analysis.tune.estimate_effects import Estimated, Likely
 from dballoc.analysis.tune.search_history import (
     ConfigurationResult,
     compare_with_default,
@@ -200,36 +200,11 @@ def tabulate_standings(tuned: Tuned) -> Table:
             estimates[s.variant].memory.mean if s.variant in estimates else math.inf,
         ),
     )
-    return Table(
-        title="Configurations",
-        columns=[
-            "configuration", "settings", "peak RSS ÷ default", "CPU ÷ default", "front",
-            "on the front in", "trials",
-        ],
-        rows=[
-            [
-                s.variant,
-                _format_settings(s.parameters),
-                *_format_estimate(estimates.get(s.variant)),
-                _format_trials(s),
-            ]
-            for s in order
-        ],
-        caption=_SEARCH_FIGURES,
-        words=("settings", "front"),
-    )  # fmt: skip
-
-
-def _format_estimate(estimated: Estimated | None) -> list[str]:
-    """Return the cells of what is likely of a configuration."""
-    if estimated is None:
-        return [NOTHING] * 4
-    return [
-        format_ratio(*estimated.memory.ratios),
-        format_ratio(*estimated.cost.ratios),
-        "yes" if estimated.on_front else "",
-        percent(estimated.front_chance, 0),
+    rows = [
+        {"result": s, **(vars(estimates[s.variant]) if s.variant in estimates else {})}
+        for s in order
     ]
+    return tabulate("Configurations", _CONFIGURATIONS, rows, caption=_SEARCH_FIGURES)
 
 
 def _format_trials(standing: ConfigurationResult) -> str:
@@ -239,6 +214,21 @@ def _format_trials(standing: ConfigurationResult) -> str:
     if standing.faults:
         words.append(count(standing.faults, "fault"))
     return ", ".join(words)
+
+
+def _format_likely(likely: Likely) -> str:
+    return format_ratio(*likely.ratios)
+
+
+_CONFIGURATIONS = (
+    Column("configuration", lambda row: row["result"].variant),
+    Column("settings", lambda row: _format_settings(row["result"].parameters), words=True),
+    Column("peak RSS ÷ default", "memory", _format_likely),
+    Column("CPU ÷ default", "cost", _format_likely),
+    Column("front", "on_front", lambda is_on_front: "yes" if is_on_front else "", words=True),
+    Column("on the front in", "front_chance", partial(percent, digits=0)),
+    Column("trials", lambda row: _format_trials(row["result"])),
+)
 
 
 _KNOBS = (

@@ -100,11 +100,6 @@ def _compare_all(post: Post, run: RunSetup) -> list[PostComparison]:
     ]
 
 
-def list_differences(post: Post, run: RunSetup) -> list[PostComparison]:
-    """Return what differs, and only that."""
-    return [compared for compared in compare_with_post(post, run) if compared.differs]
-
-
 def _list_otherwise(post: Post) -> Iterator[PostComparison]:
     for topic, differences in post.otherwise.items():
         for item, words in differences.items():
