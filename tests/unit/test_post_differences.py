@@ -14,12 +14,13 @@ from dballoc.analysis.published.setup import workload_statements
 from dballoc.analysis.published.setup.campaign_setup import THP_SWITCHED_OFF
 from dballoc.analysis.published.setup.compare_options import describe_warmups, is_same_warmup
 from dballoc.analysis.published.setup.post_differences import compare_with_post
-from dballoc.analysis.published.setup.run_setup import PostComparison, (
+from dballoc.analysis.published.setup.run_setup import (
     DEFAULT,
     NOT_RUN,
     NOT_SET,
     NOT_STATED,
     DuetSetup,
+    PostComparison,
     RunSetup,
     WorkloadSetup,
 )

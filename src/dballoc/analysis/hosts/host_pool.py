@@ -6,7 +6,6 @@ variants; hosts, and the third number of a server's or any number of an allocato
 differ, for a verdict over hosts is about such hosts.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Container, Hashable, Mapping, Sequence
