@@ -34,9 +34,7 @@ from dballoc.hosts.block_messages import (
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.client.remote_load import ClientPlace
-from dballoc.hosts.driver.store_answers import read_columns
 from dballoc.load import sysbench_command
-from dballoc.store.results import Results
 
 
 class Node:
@@ -78,7 +76,7 @@ class Node:
         self.renew()
         return self.process.poll() is not None
 
-    def list_messages(self, columns: dict[str, dict[str, str]]) -> list[Message]:
+    def list_messages(self) -> list[Message]:
         """What it answered until now."""
         lines = self.answer.read_bytes().splitlines(keepends=True)
         return [parse_message(line) for line in lines]
@@ -97,16 +95,6 @@ class Node:
         self.process.wait()
         os.close(self.lease)
         os.close(self.lines)
-
-
-@pytest.fixture
-def columns(tmp_path: Path) -> dict[str, dict[str, str]]:
-    """The columns of an empty results database."""
-    results = Results.create(tmp_path, {}, [])
-    try:
-        return read_columns(results)
-    finally:
-        results.close()
 
 
 @pytest.fixture
@@ -138,13 +126,13 @@ def make_request(experiment: Model, **changes: Any) -> BlockRequest:
 
 
 def test_a_block_answers_trial_by_trial_while_its_lease_is_renewed(
-    run_node: Any, tiny_experiment: Experiment, columns: dict[str, dict[str, str]]
+    run_node: Any, tiny_experiment: Experiment
 ) -> None:
     experiment = experiment_file.load_experiment(tiny_experiment(time={"idle": "0s"}))
     node = run_node(make_request(experiment, lease=4.0))
     wait_until(node.has_ended, 120)
     assert node.process.returncode == 0, node.printed.read_text()
-    messages = node.list_messages(columns)
+    messages = node.list_messages()
     planned = schedule.order_block(experiment, 3, 1)
     begun = [m.position for m in messages if isinstance(m, TrialStarted)]
     trials = [m for m in messages if isinstance(m, TrialFinished)]
@@ -161,9 +149,7 @@ def test_a_block_answers_trial_by_trial_while_its_lease_is_renewed(
     assert isinstance(messages[-1], BlockFinished)
 
 
-def test_an_own_workload_comes_with_the_request(
-    run_node: Any, tiny_experiment: Experiment, columns: dict[str, dict[str, str]]
-) -> None:
+def test_an_own_workload_comes_with_the_request(run_node: Any, tiny_experiment: Experiment) -> None:
     """Its path is the driver's, where this host has nothing."""
     path = tiny_experiment(
         workload={"mine": {"sql": "/nowhere/mine.sql"}},
@@ -177,7 +163,7 @@ def test_an_own_workload_comes_with_the_request(
     node = run_node(make_request(experiment, workload_files={"mine": sql}))
     wait_until(node.has_ended, 120)
     assert node.process.returncode == 0, node.printed.read_text()
-    trials = [m for m in node.list_messages(columns) if isinstance(m, TrialFinished)]
+    trials = [m for m in node.list_messages() if isinstance(m, TrialFinished)]
     rows = [trial.records[0]["trial"][0] for trial in trials]
     assert [(row["outcome"], row["fault_text"]) for row in rows] == [("ok", None)] * len(rows)
     assert trials
@@ -213,27 +199,25 @@ def test_a_block_that_is_killed_before_its_servers_leaves_nothing(
     wait_until(lambda: not [*(home / "tmp").glob("dballoc-*")], 30)
 
 
-def test_a_host_that_differs_refuses(
-    run_node: Any, tiny_experiment: Experiment, columns: dict[str, dict[str, str]]
-) -> None:
+def test_a_host_that_differs_refuses(run_node: Any, tiny_experiment: Experiment) -> None:
     experiment = experiment_file.load_experiment(tiny_experiment())
     rows = {"glibc": {"server": "MariaDB 5.5"}}
     node = run_node(make_request(experiment, variants=rows))
     wait_until(node.has_ended, 120)
     assert node.process.returncode == 1
-    last = node.list_messages(columns)[-1]
+    last = node.list_messages()[-1]
     assert isinstance(last, BlockRefused)
     assert "on the driver MariaDB 5.5" in last.text
 
 
 def test_a_host_that_cannot_fetch_what_the_driver_has_says_so(
-    run_node: Any, tiny_experiment: Experiment, columns: dict[str, dict[str, str]]
+    run_node: Any, tiny_experiment: Experiment
 ) -> None:
     experiment = experiment_file.load_experiment(tiny_experiment())
     node = run_node(make_request(experiment, fetched={"mariadb@0.1": {"mine.tar": "0" * 64}}))
     wait_until(node.has_ended, 120)
     assert node.process.returncode == 1
-    last = node.list_messages(columns)[-1]
+    last = node.list_messages()[-1]
     assert isinstance(last, BlockRefused)
     assert "mariadb@0.1, which the driver has, is in no source" in last.text
 
@@ -255,7 +239,6 @@ PLACE = ClientPlace(host="far", address="127.0.0.1", listen="127.0.0.1", shares_
 def test_the_load_comes_from_a_client_apart(
     run_node: Any,
     tiny_experiment: Experiment,
-    columns: dict[str, dict[str, str]],
     home: Path,
     connect: str,
 ) -> None:
@@ -277,7 +260,7 @@ def test_the_load_comes_from_a_client_apart(
 
     wait_until(hand_on, 120)
     assert block.process.returncode == 0, block.answer.read_bytes()[-2000:]
-    trials = [m for m in block.list_messages(columns) if isinstance(m, TrialFinished)]
+    trials = [m for m in block.list_messages() if isinstance(m, TrialFinished)]
     assert len(trials) == 2
     for trial in trials:
         record = trial.records[0]
@@ -354,7 +337,6 @@ def test_a_load_that_the_clients_quota_stopped_is_no_result(
     cpu_cgroup: CpuCgroup,
     run_node: Any,
     tiny_experiment: Experiment,
-    columns: dict[str, dict[str, str]],
 ) -> None:
     experiment = experiment_file.load_experiment(
         # As many threads as want several times the quota.
@@ -376,7 +358,7 @@ def test_a_load_that_the_clients_quota_stopped_is_no_result(
     # Once: the kernel grants the whole of a quota when it is set.
     cpu_cgroup.limit()
     wait_until(hand_on, 200)
-    trials = [m for m in block.list_messages(columns) if isinstance(m, TrialFinished)]
+    trials = [m for m in block.list_messages() if isinstance(m, TrialFinished)]
     assert trials
     for trial in trials:
         (row,) = trial.records[0]["trial"]
