@@ -140,7 +140,7 @@ def test_a_block_answers_trial_by_trial_while_its_lease_is_renewed(
     for trial in trials:
         row = trial.records[0]["trial"][0]
         assert row["outcome"] == "ok", row["fault_text"]
-        steps = trial.records[0]["steps"]
+        steps = trial.records[0]["step"]
         assert any(s["kind"] == "level" and float(s["tps"] or 0) > 0 for s in steps)
         files = {
             m.name for m in messages if isinstance(m, FilePiece) and m.position == trial.position
@@ -265,17 +265,17 @@ def test_the_load_comes_from_a_client_apart(
     for trial in trials:
         record = trial.records[0]
         assert record["trial"][0]["outcome"] == "ok", record["trial"][0]["fault_text"]
-        (level,) = (s for s in record["steps"] if s["kind"] == "level")
+        (level,) = (s for s in record["step"] if s["kind"] == "level")
         assert float(level["tps"] or 0) > 20
         assert float(level["cpu"] or 0) > 0
         # Server and client have one clock here, so the client's reports are within the step.
         begin, end = float(level["t"]), float(level["t"]) + float(level["seconds"])  # type: ignore[arg-type]
-        assert all(begin <= float(i["t"]) <= end for i in record["intervals"])  # type: ignore[arg-type]
-        assert len(record["intervals"]) >= 2
-        assert len(record["samples"]) >= 3
-        (row,) = record["client_steps"]
+        assert all(begin <= float(i["t"]) <= end for i in record["interval"])  # type: ignore[arg-type]
+        assert len(record["interval"]) >= 2
+        assert len(record["sample"]) >= 3
+        (row,) = record["client_step"]
         assert row["host"] == "far"
-        (counted,) = record["client_connections"]
+        (counted,) = record["client_connection"]
         # Without the one that asks the server for its clock.
         assert counted["made"] == level["threads"]
         assert counted["encrypted"] == (counted["made"] if connect == "tls" else 0)
