@@ -46,8 +46,8 @@ class ResultsDirectory:
     def acquire(cls, path: Path, experiment: Experiment) -> "ResultsDirectory":
         """Make or reopen ``path`` and lock it.
 
-        UsageError if it is not ours alone, holds other files, links or another experiment, or if
-        another dballoc uses it.
+        Raises UsageError if it is not ours alone, holds other files, links or another experiment,
+        or if another dballoc uses it.
         """
         with contextlib.ExitStack() as on_failure:
             try:
@@ -97,7 +97,7 @@ class ResultsDirectory:
 
 
 def load_experiment(path: Path) -> Experiment:
-    """Load the experiment of a results directory. UsageError if it is not one."""
+    """Load the experiment of a results directory. Raises UsageError if it is not one."""
     if not (path / EXPERIMENT).is_file():
         raise UsageError(f"{path}: not a results directory of dballoc: no {EXPERIMENT}")
     return experiment_file.load_experiment(path / EXPERIMENT)
@@ -131,7 +131,7 @@ def _lock_directory(outputs: OutputDirectory) -> int:
 
 
 def _record_experiment(outputs: OutputDirectory, experiment: Experiment) -> None:
-    """Write the experiment into the directory. UsageError if another one is there."""
+    """Write the experiment into the directory. Raises UsageError if another one is there."""
     path = outputs.path
     if not outputs.has_own_file(EXPERIMENT):
         outputs.write(EXPERIMENT, experiment_file.format_experiment(experiment))

@@ -127,7 +127,9 @@ def list_working_verbs() -> list[str]:
 
 
 def application(verbs: Iterable[str] = VERBS) -> typer.Typer:
-    """Make a command line of these verbs. UsageError if one needs packages that are missing."""
+    """Make a command line of these verbs. Raises UsageError if one needs packages that are
+    missing.
+    """
     app = _make_empty_application()
     for name in verbs:
         verb = VERBS[name]

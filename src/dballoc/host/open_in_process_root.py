@@ -55,8 +55,8 @@ class FileRights:
 def open_file(root: Path, path: str) -> int:
     """Open a regular file for reading; the caller closes the descriptor.
 
-    OSError if it is not there, not readable, no regular file, or on a file system that did not
-    answer.
+    Raises OSError if it is not there, not readable, no regular file, or on a file system that did
+    not answer.
     """
     with _open_path(root, path) as (fd, title):
         return _remember(_reopen(fd, path), title)
@@ -70,14 +70,14 @@ def open_file_of(process: Process, path: str) -> int:
 def open_link(link: str) -> int:
     """Open the target of a link of the kernel's (``/proc/PID/exe``, ``map_files/…``).
 
-    As :func:`open_file`: OSError unless it is a regular file.
+    As :func:`open_file`: raises OSError unless it is a regular file.
     """
     with _open_link(link) as (fd, title):
         return _remember(_reopen(fd, link), title)
 
 
 def read_file(root: Path, path: str, most: int) -> bytes:
-    """Read a whole file of at most ``most`` bytes. OSError as :func:`open_file`, or if it is
+    """Read a whole file of at most ``most`` bytes. Raises OSError as :func:`open_file`, or if it is
     larger.
     """
     with _open_to_read(root, path) as fd:
@@ -85,7 +85,7 @@ def read_file(root: Path, path: str, most: int) -> bytes:
 
 
 def read_beginning(root: Path, path: str, count: int) -> bytes:
-    """Read the first ``count`` bytes of a file, or all that it has. OSError as
+    """Read the first ``count`` bytes of a file, or all that it has. Raises OSError as
     :func:`open_file`.
     """
     with _open_to_read(root, path) as fd:
@@ -102,7 +102,9 @@ def _open_to_read(root: Path, path: str) -> Iterator[int]:
 
 
 def list_directory(root: Path, path: str, most: int) -> list[str]:
-    """List at most ``most`` names of a directory, in order. OSError if it cannot be opened."""
+    """List at most ``most`` names of a directory, in order. Raises OSError if it cannot be
+    opened.
+    """
     with _open_path(root, path) as (fd, _):
         listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
         try:
@@ -113,19 +115,21 @@ def list_directory(root: Path, path: str, most: int) -> list[str]:
 
 
 def measure_file(root: Path, path: str) -> os.stat_result:
-    """Return size, owner and identity of a regular file. OSError as :func:`open_file`."""
+    """Return size, owner and identity of a regular file. Raises OSError as :func:`open_file`."""
     with _open_path(root, path) as (fd, _):
         return _check_regular(fd, path)
 
 
 def read_file_rights(root: Path, path: str) -> FileRights:
-    """Read what a regular file gives to the program in it. OSError as :func:`open_file`."""
+    """Read what a regular file gives to the program in it. Raises OSError as :func:`open_file`."""
     with _open_path(root, path) as (fd, _):
         return _read_rights(fd, path)
 
 
 def read_link_rights(link: str) -> FileRights:
-    """Read the same of the target of a link of the kernel's. OSError as :func:`open_file`."""
+    """Read the same of the target of a link of the kernel's. Raises OSError as
+    :func:`open_file`.
+    """
     with _open_link(link) as (fd, _):
         return _read_rights(fd, link)
 
@@ -150,8 +154,9 @@ def _read_rights(fd: int, path: str) -> FileRights:
 
 
 def connect_to_socket(talk: socket.socket, root: Path, path: str) -> None:
-    """Connect to a socket file, even if its name changes meanwhile. OSError if it does not exist,
-    is not a socket, does not take the connection, or is on a file system that did not answer.
+    """Connect to a socket file, even if its name changes meanwhile. Raises OSError if it does not
+    exist, is not a socket, does not take the connection, or is on a file system that did not
+    answer.
     """
     with _open_path(root, path) as (fd, _):
         if not stat.S_ISSOCK(os.fstat(fd).st_mode):
@@ -161,7 +166,7 @@ def connect_to_socket(talk: socket.socket, root: Path, path: str) -> None:
 
 @contextlib.contextmanager
 def open_directory(root: Path, path: str) -> Iterator[int]:
-    """Yield a descriptor of a directory (O_PATH). OSError if there is none, a link leads to
+    """Yield a descriptor of a directory (O_PATH). Raises OSError if there is none, a link leads to
     nothing in the root, or its file system did not answer.
     """
     with _open_path(root, path) as (opened, title):
@@ -175,8 +180,8 @@ def open_directory(root: Path, path: str) -> Iterator[int]:
 
 
 def open_name(directory: int, name: str) -> int:
-    """Open a regular file of an open directory for reading. OSError for a link, or for anything but
-    a plain file name.
+    """Open a regular file of an open directory for reading. Raises OSError for a link, or for
+    anything but a plain file name.
     """
     if "/" in name or name in ("", ".", ".."):
         raise OSError(errno.EINVAL, "not a plain file name", name)

@@ -127,7 +127,7 @@ def _send_file(stream: MessageStream, path: Path, name: str, position: int, size
 
 
 def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) -> None:
-    """Run the block that is asked for. UsageError or Failure if this host cannot."""
+    """Run the block that is asked for. Raises UsageError or Failure if this host cannot."""
     lease = open_lease(request)
     fetch_like_driver(request.fetched, lambda text: stream.send(Notice(text=text)), lease)
     # A kill, or a loss of contact, may come before the session, whose guardian takes over.
@@ -195,8 +195,8 @@ def _run_trials(
 
 
 def _wait_for_client_host(loads: RemoteLoads, sysbench: str) -> None:
-    """Wait until the client host is ready. ClientHostFailed if it is not in time, or has another
-    sysbench than the driver.
+    """Wait until the client host is ready. Raises ClientHostFailed if it is not in time, or has
+    another sysbench than the driver.
     """
     if other := describe_other_sysbench(loads.wait_until_ready(), sysbench):
         raise ClientHostFailed(f"the client host {loads.place.host}: {other}")

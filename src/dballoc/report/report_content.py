@@ -80,8 +80,8 @@ def judge_campaign(
     campaign: Campaign, preference: Preference = LEAST_MEMORY, directory: Path | None = None
 ) -> tuple[Comparisons, Recommendation, Answer]:
     """Return the comparisons, what the rule makes of them, and both in words. ``directory``: of the
-    results, for the command that would settle an open answer. UsageError if the campaign has not
-    what the preference asks.
+    results, for the command that would settle an open answer. Raises UsageError if the campaign has
+    not what the preference asks.
     """
     if campaign.imported:
         comparisons = imported_results.compare_first_machine(campaign)
@@ -130,7 +130,7 @@ def gather_report(
     campaign: Campaign, preference: Preference = LEAST_MEMORY, published: Published | None = None,
     profiles: Profiles = None, directory: Path | None = None,
 ) -> Document:  # fmt: skip
-    """Return everything that the report says of a campaign, and of the post that it repeats.
+    """Return everything that the report says of a campaign, and of the post that it repeats. Raises
     UsageError as for :func:`judge_campaign`.
     """
     title, screen = f"dballoc: {campaign.experiment.name}", []

@@ -273,7 +273,8 @@ def pool_hosts(
 ) -> HostPool:
     """Pool campaigns. Those of the same machine are one host, unless ``each_is_a_host``.
 
-    UsageError for a campaign that is another question, that is there twice, or that has no block.
+    Raises UsageError for a campaign that is another question, that is there twice, or that has no
+    block.
     """
     for directory, campaign in zip(directories, campaigns, strict=True):
         if not any(campaign.blocks(design) for design in campaign.facts.designs):

@@ -44,7 +44,7 @@ _INSTANCES = 8
 
 
 def prepare_fit(experiment: Experiment) -> PreparedCampaign:
-    """Find and check everything. UsageError for whatever this machine cannot do as asked."""
+    """Find and check everything. Raises UsageError for whatever this machine cannot do as asked."""
     if experiment.limits.memory is None:
         raise UsageError(
             "fit: the server's memory limit is missing; give --memory SIZE, or limits.memory in "

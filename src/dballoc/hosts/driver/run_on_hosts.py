@@ -172,7 +172,7 @@ class DriverLoop:
         }
 
     def run(self) -> None:
-        """Run all blocks. Interrupted when the user asks; Failure when no host is left."""
+        """Run all blocks. Raises Interrupted when the user asks; Failure when no host is left."""
         stop = self._campaign.session.stop
         stop.in_trial = True
         self._read_hosts()

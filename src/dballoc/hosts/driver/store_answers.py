@@ -40,8 +40,8 @@ class AnswerStore:
         self._experiment = experiment
 
     def add_file(self, block: BlockUnderWay, piece: FilePiece) -> None:
-        """Append a piece to a raw file of the trial under way. Unfit for what is not of it, or too
-        much.
+        """Append a piece to a raw file of the trial under way. Raises Unfit for what is not of it,
+        or too much.
         """
         trial = block.check_position(piece.position)
         data = piece.decode()
@@ -57,8 +57,8 @@ class AnswerStore:
             ) from None
 
     def add_trial(self, block: BlockUnderWay, message: TrialFinished) -> None:
-        """Store the trial under way. Unfit if it is another, or has not as many records as its
-        design.
+        """Store the trial under way. Raises Unfit if it is another, or has not as many records as
+        its design.
         """
         trial = block.check_position(message.position)
         records = message.trials
@@ -118,7 +118,7 @@ class AnswerStore:
 
 def _check_record(record: TrialRecord, experiment: Experiment) -> None:
     """Check what would make the results unreadable later: names that the experiment does not have,
-    and text that is not JSON. Unfit for the first.
+    and text that is not JSON. Raises Unfit for the first.
     """
     if record.trial.proof is not None:
         column_types.check_json(record.trial.proof, column_types.PROOF, "proof")

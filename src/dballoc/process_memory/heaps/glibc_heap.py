@@ -202,8 +202,8 @@ def _find_heaps(
 def _follow_arena_ring(
     memory: Memory, layout: ArenaLayout, addresses: Sequence[int], main: int | None
 ) -> set[int]:
-    """Return the arenas that the ring of ``next`` leads to. InconsistentRead if it leads elsewhere
-    than to arenas, or does not close.
+    """Return the arenas that the ring of ``next`` leads to. Raises InconsistentRead if it leads
+    elsewhere than to arenas, or does not close.
     """
     candidates = {*addresses, *([main] if main else [])}
     start = at = main or next(iter(addresses))
@@ -296,7 +296,7 @@ def _read_heap(
 ) -> tuple[_HeapReading, int]:
     """Read the chunks from ``start`` to ``stop``, as many as one snapshot may read; return where
     they end, too. ``stop`` is the top chunk (``last``), or the end of the heap, where two fence
-    posts stand. InconsistentRead where one does not follow another.
+    posts stand. Raises InconsistentRead where one does not follow another.
     """
     if stop % 16:
         raise InconsistentRead(f"a top chunk at {stop:#x}")
@@ -515,7 +515,9 @@ def _move_fast_bins(arena: ArenaUsage, memory: Memory, fast: Sequence[int]) -> N
 
 
 def _follow_fast_bin(memory: Memory, first: int, most: int) -> Iterator[int]:
-    """Yield the chunks of a fast bin, ``most`` of them. InconsistentRead if there are more."""
+    """Yield the chunks of a fast bin, ``most`` of them. Raises InconsistentRead if there are
+    more.
+    """
     at, count = first, 0
     while at and count < most:
         if not memory.budget.spend(Work.LINKS):

@@ -34,8 +34,8 @@ from dballoc.store.replay_facts import ReplayFacts
 
 
 def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> JudgedReplays:
-    """Return the figures, the comparisons, and what the rule makes of them.
-    UsageError if the campaign has not what the preference asks.
+    """Return the figures, the comparisons, and what the rule makes of them. Raises UsageError if
+    the campaign has not what the preference asks.
     """
     experiment = campaign.experiment
     facts = campaign.facts.replay
