@@ -81,6 +81,7 @@ def test_each_variants_profile_is_found_once(campaign: Path) -> None:
 def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
     page = write_report_outputs(campaign, tmp_path / "out").read_text()
     text = (tmp_path / "out" / "report.md").read_text()
+    assert "## Contention\n" in text
     assert "__lll_lock_wait_private" in page
     assert page.count('class="flame-chart"') == 3
     assert (

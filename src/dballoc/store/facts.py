@@ -5,6 +5,7 @@ there as itself. Each field is a row; a text is stored as it is, all else as JSO
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
@@ -246,10 +247,10 @@ class Surveyed:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All of it. ``experiment``: TOML; ``started`` and ``ended``: Unix time; ``kind``: None of
-    results of bench; ``clients``: None on the servers' hosts; ``margin``: the share that a variant
-    may lose and count as no worse; ``decided``: after which block each decided design ended;
-    ``budget_looks``: after which the budget ended it.
+    """What results say of their campaign. ``experiment``: TOML; ``started``, ``ended``: Unix time;
+    ``kind``: None for results of bench; ``clients``: None on the servers' hosts; ``margin``: the
+    share that a variant may lose and count as no worse; ``decided``: after which block each decided
+    design ended; ``budget_looks``: after which the budget ended it.
 
     Of fit: ``options``: the cache's by variant; ``starts``: first sizes, where a trace gave them.
     Of tune: ``preference``: how finalists are judged, as --prefer takes it; ``confirmations``: None
@@ -297,8 +298,8 @@ class Facts:
 _TEXTS = frozenset(
     "dballoc identity experiment server_user sysbench kind clients ending preference".split()
 )
-_FACTS = TypeAdapter(Facts)
-_ENVIRONMENT = TypeAdapter(Environment)
+# Made when something is read: that takes longer than all else that a start imports of the store.
+_make_form = cache(TypeAdapter)
 
 
 def parse_facts(rows: Mapping[str, str]) -> Facts:
@@ -312,7 +313,7 @@ def parse_facts(rows: Mapping[str, str]) -> Facts:
             values[key] = rows[key] if is_text else readers.document(rows[key], finite=False)
         except readers.Unfit as error:
             raise readers.Unfit(f"campaign: {key}: {error}") from None
-    facts: Facts = _validate(values, _FACTS, "campaign")
+    facts: Facts = _validate(values, Facts, "campaign")
     if facts.kind not in ("fit", "tune") and (
         missing := [design for design in facts.designs if design not in facts.planned_blocks]
     ):
@@ -339,14 +340,14 @@ def parse_environment(text: str, place: str) -> Environment:
         values = readers.document(text, finite=False)
     except readers.Unfit as error:
         raise readers.Unfit(f"{place}: {error}") from None
-    return _validate(values, _ENVIRONMENT, place)
+    return _validate(values, Environment, place)
 
 
-def _validate(values: Any, form: TypeAdapter[Any], place: str) -> Any:
+def _validate(values: Any, form: type, place: str) -> Any:
     """Return the object that a parsed JSON document describes. As JSON, so that lists become
     tuples, and else no type another.
     """
     try:
-        return form.validate_json(json.dumps(values), strict=True)
+        return _make_form(form).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise readers.Unfit(f"{place}: {readers.first_complaint(error)}") from None

@@ -231,7 +231,7 @@ def make_contention_section(campaign: Campaign, profiled: CampaignContention) ->
     ]
     return Section(
         key="contention",
-        title="CampaignContention",
+        title="Contention",
         text=text,
         tables=tables,
         embeds=embeds,

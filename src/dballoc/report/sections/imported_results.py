@@ -401,9 +401,7 @@ def make_imported_profiles_section(profiled: ImportedProfiles) -> Section:
         for p in profiled.profiles
         if p.profile is None
     ]
-    return Section(
-        key="contention", title="CampaignContention", text=text, tables=tables, embeds=embeds
-    )
+    return Section(key="contention", title="Contention", text=text, tables=tables, embeds=embeds)
 
 
 def _name_place(place: tuple[str, str, int]) -> str:
