@@ -114,7 +114,9 @@ def test_what_was_declared_is_run_on() -> None:
 def test_what_the_experiment_does_not_ask_for_is_not_run(
     entry: DeclaredConfirmation, trials: list[Tried]
 ) -> None:
-    with pytest.raises(UsageError, match="declared campaigns are not of this search; choose a new --out"):
+    with pytest.raises(
+        UsageError, match="declared campaigns are not of this search; choose a new --out"
+    ):
         load(entry, trials)
 
 
