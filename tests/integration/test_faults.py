@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from harness import Cli, Experiment, rows, wait_until
 
+from captured_run import run_captured
+
 MISBEHAVE = Path(__file__).with_name("misbehave.c")
 # mariadbd's own handler says so and then dies of the same signal, or aborts.
 CRASH = r"SIG(SEGV|ABRT)"
@@ -278,9 +280,7 @@ def test_no_room_for_the_data(
 
 def fill(path: Path) -> None:
     """Write until the disk is full."""
-    done = subprocess.run(
-        ["dd", "if=/dev/zero", f"of={path}", "bs=64K"], capture_output=True, text=True, check=False
-    )
+    done = run_captured(["dd", "if=/dev/zero", f"of={path}", "bs=64K"])
     assert "No space left on device" in done.stderr
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from harness import A_USER, give, run_as
 
+from captured_run import run_captured
+
 PORTABLE = Path(__file__).parents[2] / "dist/dballoc-portable"
 NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc")
 # $1: a directory; the rest: how dballoc is called.
@@ -66,7 +68,7 @@ def test_it_looks_at_a_server_of_its_own_namespace(place: Path, command: list[st
     is_portable = command[0] != sys.executable
     # The cache in /var belongs to another root.
     variables = {} if is_portable else {"DBALLOC_CACHE": str(place / "cache")}
-    done = subprocess.run(
+    done = run_captured(
         [*NAMESPACES, "--kill-child", "sh", "-euc", SCRIPT, "sh", place, *command],
         env={
             "PATH": f"{os.environ['PATH']}:/usr/sbin",
@@ -74,9 +76,6 @@ def test_it_looks_at_a_server_of_its_own_namespace(place: Path, command: list[st
             "HOME": str(place / "home"),
             **variables,
         },
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=180,
         **run_as(A_USER),
     )

@@ -6,13 +6,14 @@ import gzip
 import json
 import os
 import shutil
-import subprocess
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import Cli, Experiment, rows
+
+from captured_run import run_captured
 
 LUA = """
 sysbench.cmdline.options = { span = {"how far", 10} }
@@ -217,9 +218,7 @@ function event() ffi.C.usleep(1000) end
             "DBALLOC_INTERVALS": str(out.fileno()),
         }
         for _ in range(2):
-            done = subprocess.run(
-                words, env=env, pass_fds=[out.fileno()], capture_output=True, text=True, check=False
-            )
+            done = run_captured(words, env=env, pass_fds=[out.fileno()])
             assert done.returncode == 0, done.stdout + done.stderr
     lines = (tmp_path / "intervals").read_text().splitlines()
     assert [json.loads(line)["kind"] for line in lines].count("total") == 2

@@ -5,7 +5,6 @@ them; TPC-C's consistency.
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from harness import Cli, Experiment, rows
 
+from captured_run import run_captured
 from dballoc import catalogue
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare
@@ -138,13 +138,10 @@ class Served:
         data, load = self.experiment.data, self.experiment.load
         options = sysbench_command.run_options(work, threads, 0, data, "innodb", load) | more
         env = sysbench_command.environment(self.bench, work, self.directory / "intervals.jsonl")
-        done = subprocess.run(
+        done = run_captured(
             sysbench_command.command(self.bench, self.config, verb, options),
             env=env,
-            capture_output=True,
-            text=True,
             errors="replace",
-            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

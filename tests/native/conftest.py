@@ -4,7 +4,6 @@ preload.
 
 import os
 import resource
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from emulation import find_reason, name_test
 from machine import MACHINE
 
+from captured_run import run_captured
 from dballoc.errors import UsageError
 from limited_memory import limited_memory
 
@@ -81,12 +81,9 @@ def under() -> Callable[[Path, str], str]:
     """
 
     def run(library: Path, code: str) -> str:
-        done = subprocess.run(
+        done = run_captured(
             [MACHINE.python, "-I", "-S", "-c", code],
             env={**os.environ, "LD_PRELOAD": os.fspath(library)},
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=60,
         )
         assert done.returncode == 0, done.stderr

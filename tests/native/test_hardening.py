@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from machine import MACHINE
 
+from captured_run import run_captured
 from dballoc.profile.heap import probe_client
 
 CHECK = Path(__file__).parents[2] / "tools" / "check-hardening"
@@ -40,9 +41,7 @@ X86_64 = MACHINE.architecture == "x86_64"
 
 
 def check(*paths: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, CHECK, *paths], capture_output=True, text=True, check=False
-    )
+    return run_captured([sys.executable, CHECK, *paths])
 
 
 def built(directory: Path, *flags: str, source: str = SOURCE) -> Path:
@@ -123,12 +122,5 @@ def test_nothing_of_it_is_too_early(native_library: Callable[[str], Path], tmp_p
         {"LD_PRELOAD": preload},
         {"LD_PRELOAD": preload, probe_client.VARIABLE: f"1024:{tmp_path}"},
     ):
-        done = subprocess.run(
-            [tmp_path / "early"],
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = run_captured([tmp_path / "early"], env=environ, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from programs import compiled, starting
 
+from captured_run import run_captured
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.fetch import private_store
 from dballoc.host.process_handle import Process
@@ -61,21 +62,14 @@ def test_every_glibc_that_can_be_fetched(
         "DBALLOC_STORE", tempfile.gettempdir() + f"/dballoc-test-store-{os.getuid()}"
     )
     Path(os.environ["DBALLOC_STORE"]).mkdir(mode=0o755, exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "dballoc", "fetch", f"glibc@{version}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_captured([sys.executable, "-m", "dballoc", "fetch", f"glibc@{version}"])
     kept = private_store.find_fetched("glibc", version)
     if kept is None or kept.loader is None:
         pytest.skip(done.stderr)
     program = compiled(
         "heap", tmp_path, f"-Wl,-dynamic-linker,{kept.loader}", f"-Wl,-rpath,{kept.loader.parent}"
     )
-    refused = subprocess.run(
-        [program], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    refused = run_captured([program], stdin=subprocess.DEVNULL)
     if refused.returncode:
         pytest.skip(
             f"this system's compiler makes programs that glibc {version} is too old for: {refused.stderr.strip()}"

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from captured_run import run_captured
+
 LAUNCHER = Path(__file__).parents[2] / "native/launcher"
 # Seconds; what is waited for comes at once on a machine that has time.
 LONGEST = 60
@@ -86,12 +88,9 @@ def place(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def run(launcher: Path, place: Path) -> Run:
     def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
+        return run_captured(
             [launcher, *arguments],
             env={"PATH": os.environ["PATH"], "TMPDIR": str(place), **environ},
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=LONGEST,
         )
 
@@ -166,7 +165,7 @@ def test_the_directory_is_the_users_alone_and_goes_with_the_process(
 def test_it_needs_no_standard_streams(launcher: Path, place: Path) -> None:
     line = f'"{launcher}" <&- >&- 2>&-; echo $?'
     environ = {"PATH": os.environ["PATH"], "TMPDIR": str(place)}
-    done = subprocess.run(["sh", "-c", line], env=environ, capture_output=True, text=True)
+    done = run_captured(["sh", "-c", line], env=environ)
     assert done.stdout == f"{STATUS}\n"
 
 
@@ -306,12 +305,9 @@ def in_a_mount(launcher: Path, options: str, *words: str) -> "subprocess.Complet
     inner = (
         'mount -t tmpfs -o "$1" none /mnt && shift && TMPDIR=/mnt "$@"; s=$?; ls -A /mnt; exit $s'
     )
-    return subprocess.run(
+    return run_captured(
         ["unshare", "--mount", "sh", "-c", inner, "sh", options, launcher, *words],
         env={"PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=LONGEST,
     )
 
@@ -332,9 +328,7 @@ def test_a_damaged_file_is_one_line(payload: Path, tmp_path: Path, place: Path) 
     cut = tmp_path / "cut.zst"
     cut.write_bytes(data[: len(data) // 2])
     launcher = compile_launcher(cut, tmp_path / "cut", "-fsanitize=address,undefined")
-    done = subprocess.run(
-        [launcher], env={"TMPDIR": str(place)}, capture_output=True, text=True, check=False
-    )
+    done = run_captured([launcher], env={"TMPDIR": str(place)})
     refuses(done, "this file is damaged")
 
 
@@ -346,22 +340,17 @@ def test_a_flipped_bit_is_seen(payload: Path, tmp_path: Path, place: Path, share
     (tmp_path / "flipped.zst").write_bytes(data)
     launcher = compile_launcher(tmp_path / "flipped.zst", tmp_path / "flipped")
     words = [launcher, "--unpack-to", tmp_path / "opt"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = run_captured(words)
     assert done.returncode == 1, done
     assert "this file is damaged" in done.stderr
     assert not (tmp_path / "opt").exists()
-    done = subprocess.run(
-        [launcher], env={"TMPDIR": str(place)}, capture_output=True, text=True, check=False
-    )
+    done = run_captured([launcher], env={"TMPDIR": str(place)})
     refuses(done, "this file is damaged")
 
 
 def test_it_runs_where_the_end_of_children_is_ignored(launcher: Path, place: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "TMPDIR": str(place)}
-    done = subprocess.run(
-        ["env", "--ignore-signal=CHLD", launcher],
-        env=environ, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_captured(["env", "--ignore-signal=CHLD", launcher], env=environ)
     assert (done.returncode, done.stderr) == (STATUS, "")
 
 
@@ -416,9 +405,7 @@ def test_it_runs_in_a_user_namespace(launcher: Path, request: pytest.FixtureRequ
     if subprocess.run(["unshare", "--user", "true"], check=False, **as_user).returncode != 0:
         pytest.skip("this kernel lets nobody make a user namespace")
     environ = {"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0"}
-    done = subprocess.run(
-        words, env=environ, capture_output=True, text=True, check=False, timeout=LONGEST, **as_user
-    )
+    done = run_captured(words, env=environ, timeout=LONGEST, **as_user)
     assert (done.returncode, done.stderr) == (STATUS, "")
     assert done.stdout.startswith("home /tmp/dballoc-portable-")
     left = Path(done.stdout.splitlines()[0].removeprefix("home ")).parents[1]

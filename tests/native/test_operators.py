@@ -11,6 +11,7 @@ import pytest
 from machine import MACHINE
 from programs import starting, wait_for_probe
 
+from captured_run import run_captured
 from dballoc.profile.heap import heap_profile, probe_client
 
 HERE = Path(__file__).parent
@@ -98,9 +99,7 @@ def test_what_a_program_replaces_is_called_as_without(
     without = {**with_probe, "LD_PRELOAD": with_probe["LD_PRELOAD"].partition(":")[2]}
 
     def run(variables: dict[str, str], seconds: int) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [program], env=variables, capture_output=True, text=True, check=False, timeout=seconds
-        )
+        return run_captured([program], env=variables, timeout=seconds)
 
     try:
         by_itself = run(without, 20)

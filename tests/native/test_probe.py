@@ -16,6 +16,7 @@ import pytest
 from machine import MACHINE
 from programs import open_probe, probed, socket_path, starting, wait_for_probe
 
+from captured_run import run_captured
 from dballoc.profile.heap import heap_profile, malloc_latency, probe_client
 from dballoc.profile.heap.probe_client import Probe
 from dballoc.profile.heap.probe_snapshot import Snapshot, compute_bucket_start
@@ -174,10 +175,7 @@ def test_every_function_does_what_it_does_without(
     with_probe = environ(allocator, 1024)
     without = {**with_probe, "LD_PRELOAD": with_probe["LD_PRELOAD"].partition(":")[2]}
     with_, by_itself = (
-        subprocess.run(
-            [program, "family"], env=env, capture_output=True, text=True, check=False, timeout=60
-        )
-        for env in (with_probe, without)
+        run_captured([program, "family"], env=env, timeout=60) for env in (with_probe, without)
     )
     assert (with_.returncode, with_.stdout, with_.stderr) == (
         by_itself.returncode,
@@ -209,13 +207,10 @@ def test_a_malloc_that_has_c23s_functions_gets_their_calls(
     """It compares the size and the alignment with what it was asked for, and ends otherwise."""
     env = environ()
     libraries = [env["LD_PRELOAD"]] * probed_too + [str(preload("sized"))]
-    done = subprocess.run(
+    done = run_captured(
         [program, "sized"],
         env={**env, "LD_PRELOAD": ":".join(libraries), "FREES": "1"},
         input="",
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
@@ -229,14 +224,7 @@ def test_a_storm_of_threads_forks_libraries_and_signals(
     mode = (
         "threads" if allocator == "tbbmalloc" else "storm"
     )  # it hangs in forked children by itself
-    done = subprocess.run(
-        [program, mode],
-        env=environ(allocator, 1024),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_captured([program, mode], env=environ(allocator, 1024), timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -332,14 +320,8 @@ def test_nobody_else_is_answered(
     ask = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'status\\n'); print(s.recv(99))"
 
     def as_user(uid: int) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            ["/usr/bin/python3", "-I", "-S", "-c", ask, path],
-            user=uid,
-            group=uid,
-            extra_groups=[],
-            capture_output=True,
-            text=True,
-            check=False,
+        return run_captured(
+            ["/usr/bin/python3", "-I", "-S", "-c", ask, path], user=uid, group=uid, extra_groups=[]
         )
 
     with subprocess.Popen(
@@ -405,7 +387,7 @@ def test_a_wrong_request_is_one_line(
     program: Path, environ: Callable[..., dict[str, str]], said: str
 ) -> None:
     env = {**environ(), probe_client.VARIABLE: said}
-    done = subprocess.run([program, "family"], env=env, capture_output=True, text=True, check=False)
+    done = run_captured([program, "family"], env=env)
     assert done.returncode == 0
     assert (
         done.stderr
@@ -445,17 +427,12 @@ def test_the_tables_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
     if sanitizer == "thread":
         flags.append("-Wno-tsan")  # fences: what they order is atomic all the same
     built = tmp_path / "tables"
-    made = subprocess.run(
-        ["cc", *flags, "-o", built, HERE / "tables.c", *sources, "-lm", "-pthread"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    made = run_captured(["cc", *flags, "-o", built, HERE / "tables.c", *sources, "-lm", "-pthread"])
     if "cannot find" in made.stderr:
         pytest.skip(f"this compiler has no sanitizer {sanitizer}")
     assert made.returncode == 0, made.stderr
     # TSan wants its own layout of the address space.
-    done = subprocess.run(["setarch", "-R", built], capture_output=True, text=True, check=False)
+    done = run_captured(["setarch", "-R", built])
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr[-3000:]
 
 

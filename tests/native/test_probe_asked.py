@@ -26,6 +26,7 @@ from programs import (
     wait_for_probe,
 )
 
+from captured_run import run_captured
 from dballoc.errors import Failure
 from dballoc.profile.heap import probe_client
 
@@ -186,13 +187,8 @@ def test_frames_that_are_registered_while_others_throw(
 ) -> None:
     """libgcc's unwinder sorts them under a lock, and allocates for it."""
     for _ in range(runs):
-        done = subprocess.run(
-            [frames, "0.2"],
-            env={"PATH": os.environ["PATH"], **environ},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LONGEST,
+        done = run_captured(
+            [frames, "0.2"], env={"PATH": os.environ["PATH"], **environ}, timeout=LONGEST
         )
         assert (done.returncode, done.stderr) == (0, "")
 
@@ -215,14 +211,7 @@ def test_an_abort_says_why_first(environ: dict[str, str], tmp_path: Path) -> Non
     """There is no std::bad_alloc to throw in a program of C."""
     (tmp_path / "none.c").write_text(NO_MEMORY)
     MACHINE.compile("cc", tmp_path / "none", "-D_GNU_SOURCE", tmp_path / "none.c")
-    done = subprocess.run(
-        [tmp_path / "none"],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONGEST,
-    )
+    done = run_captured([tmp_path / "none"], env=environ, timeout=LONGEST)
     assert done.returncode == -signal.SIGABRT
     # An emulator says after it that the program was ended by a signal.
     [line] = [line for line in done.stderr.splitlines() if not line.startswith("qemu: ")]

@@ -15,6 +15,7 @@ import pytest
 from machine import MACHINE
 from programs import LONGEST, Ready, compiled, starting
 
+from captured_run import run_captured
 from dballoc import catalogue
 from dballoc.allocators.find_library import read_version
 from dballoc.errors import Failure, UsageError
@@ -57,14 +58,7 @@ def environ(native_library: Callable[[str], Path], tmp_path: Path) -> Environ:
 
 def run_program(program: Path, environ: dict[str, str], *arguments: object) -> list[str]:
     """Run it to its end, and return the lines that it prints."""
-    done = subprocess.run(
-        [program, *map(str, arguments)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONGEST,
-    )
+    done = run_captured([program, *map(str, arguments)], env=environ, timeout=LONGEST)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
@@ -531,9 +525,7 @@ def test_a_file_that_must_not_grow(
 def test_a_directory_that_is_not_there(program: Path, environ: Environ, tmp_path: Path) -> None:
     variables = environ()
     variables[RECORDER.variable] += "/nowhere"
-    done = subprocess.run(
-        [program, "alone"], env=variables, capture_output=True, text=True, check=False
-    )
+    done = run_captured([program, "alone"], env=variables)
     assert done.returncode == 0
     assert "dballoc trace: " in done.stderr
     assert "nothing is recorded" in done.stderr
@@ -543,13 +535,7 @@ def test_a_directory_that_is_not_there(program: Path, environ: Environ, tmp_path
     "request_", ["", "start", "start:1:/tmp", "begin:1073741824:/tmp", "idle:1073741824:tmp"]
 )
 def test_a_malformed_request(program: Path, environ: Environ, request_: str) -> None:
-    done = subprocess.run(
-        [program, "edges"],
-        env={**environ(), RECORDER.variable: request_},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_captured([program, "edges"], env={**environ(), RECORDER.variable: request_})
     assert done.returncode == 0
     assert done.stderr == (
         "dballoc trace: DBALLOC_TRACE is not WHEN:LIMIT:/DIRECTORY; it does nothing\n"
@@ -665,12 +651,7 @@ def build_sanitized(sanitizer: str, name: str, sources: list[Path], target: Path
     flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-g", "-fno-sanitize-recover=all", "-pthread"]
     rooms = [f"-I{NATIVE / room}" for room in ("trace", "preload")]
     command = ["cc", *flags, f"-fsanitize={sanitizer}", *rooms, "-o", target]
-    made = subprocess.run(
-        [*command, Path(__file__).with_name(f"{name}.c"), *sources, "-ldl"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    made = run_captured([*command, Path(__file__).with_name(f"{name}.c"), *sources, "-ldl"])
     if "cannot find" in made.stderr:
         pytest.skip(f"this compiler has no sanitizer {sanitizer}")
     assert made.returncode == 0, made.stderr
@@ -684,7 +665,7 @@ def test_its_parts_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
     sources = [NATIVE / "trace" / f"{name}.c" for name in names]
     sources.append(NATIVE / "preload" / "memory.c")
     built = build_sanitized(sanitizer, "recorder_parts", sources, tmp_path / "parts")
-    done = subprocess.run([built], capture_output=True, text=True, check=False, timeout=2 * LONGEST)
+    done = run_captured([built], timeout=2 * LONGEST)
     assert (done.returncode, done.stderr) == (0, "")
 
 

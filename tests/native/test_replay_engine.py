@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from machine import MACHINE
 from programs import compiled
 
+from captured_run import run_captured
 from dballoc.trace.model import NONE, EventKind, Objects, ThreadEvents, Trace
 from dballoc.trace.replay import plan_layout
 from dballoc.trace.replay.plan_file import write_plan
@@ -34,12 +35,9 @@ def preload_of(name: str) -> str:
 
 
 def run(plan: Path, *options: str, engine: Path | None = None, **env: str) -> Any:
-    return subprocess.run(
+    return run_captured(
         [engine or MACHINE.engine, *options, plan],
         env={"PATH": os.environ["PATH"], **env},
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=LONGEST,
     )
 
@@ -241,12 +239,9 @@ def test_a_trace_of_days_takes_memory_for_its_events_alone(tmp_path: Path) -> No
     """Its 52 million epochs took 16 bytes each in the check, and 12 in the replay."""
     plan = write_plan(make_short_trace(0, 3 * 86400 * 10**9), tmp_path / "plan")
     most = 256 << 20
-    done = subprocess.run(
+    done = run_captured(
         ["prlimit", f"--as={most}", MACHINE.engine, "--alive=8", tmp_path / "plan"],
         env={"PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=LONGEST,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from captured_run import run_captured
+
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "check-structure"
 
 
 def check(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, TOOL, *map(str, words)], capture_output=True, text=True, check=False
-    )
+    return run_captured([sys.executable, TOOL, *map(str, words)])
 
 
 DATACLASS = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass C:\n"

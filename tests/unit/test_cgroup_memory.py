@@ -4,15 +4,16 @@ and what a container's own view adds.
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from example_cgroups import make_groups, write_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup_memory, cgroup_tree, process_limits
 from dballoc.host.resources.cgroup_memory import CgroupMemory, choose_narrowest
-from dballoc.host.resources.cgroup_tree import ControlGroups
 
 MIB = 1 << 20
 STAT = "anon 900\nfile 300\ninactive_file {}\nactive_file 5\npgfault 77\n"
@@ -23,11 +24,9 @@ PRESSURE = (
 )
 
 
-def tree(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text + "\n")
-    return root
+def read_memory(top: Path, *tree: Any) -> CgroupMemory | None:
+    """The memory of the process's group in these trees; see :func:`make_groups`."""
+    return cgroup_memory.read_cgroup_memory(make_groups(top, *tree))
 
 
 def v2_group(limit: str, high: str, used: int, inactive: int) -> dict[str, str]:
@@ -42,12 +41,10 @@ def v2_group(limit: str, high: str, used: int, inactive: int) -> dict[str, str]:
 
 
 def test_each_file_of_a_group_is_read_once(tmp_path: Path) -> None:
-    proc = tree(tmp_path / "proc", {"7/cgroup": "0::/a"})
-    root = tree(tmp_path / "cg", {"cgroup.controllers": "memory", "a/memory.current": "5"})
-    groups = ControlGroups(Process(7, 0, proc / "7"), root)
+    files = {"cgroup.controllers": "memory", "a/memory.current": "5"}
+    groups = make_groups(tmp_path, "0::/a", files)
     assert groups.read_memory_usage() == 5
-    (root / "a/memory.current").write_text("6")
-    (proc / "7/cgroup").write_text("0::/b")
+    make_groups(tmp_path, "0::/b", {"a/memory.current": "6"})
     assert groups.read_memory_usage() == 5
     memory = cgroup_memory.read_cgroup_memory(groups)
     assert memory
@@ -55,7 +52,6 @@ def test_each_file_of_a_group_is_read_once(tmp_path: Path) -> None:
 
 
 def test_v2_reads_the_group_with_the_least_left(tmp_path: Path) -> None:
-    proc = tree(tmp_path / "proc", {"7/cgroup": "0::/pod/db"})
     files = {"cgroup.controllers": "cpu memory"}
     # The pod has a sidecar, so that it is nearer to its limit than the container is to its own.
     for group, values in {
@@ -63,9 +59,7 @@ def test_v2_reads_the_group_with_the_least_left(tmp_path: Path) -> None:
         "pod/db": v2_group(str(1100 * MIB), "max", 700 * MIB, 50 * MIB),
     }.items():
         files |= {f"{group}/{name}": text for name, text in values.items()}
-    read = cgroup_memory.read_cgroup_memory(
-        ControlGroups(Process(7, 0, proc / "7"), tree(tmp_path / "cg", files))
-    )
+    read = read_memory(tmp_path, "0::/pod/db", files)
     assert read
     assert read.name.endswith("/pod")
     assert (read.limit, read.high, read.bound) == (1200 * MIB, None, 1200 * MIB)
@@ -76,18 +70,14 @@ def test_v2_reads_the_group_with_the_least_left(tmp_path: Path) -> None:
 
 
 def test_v2_high_binds_before_the_limit(tmp_path: Path) -> None:
-    proc = tree(tmp_path / "proc", {"7/cgroup": "0::/a"})
     values = v2_group("max", str(500 * MIB), 400 * MIB, 0)
     files = {"cgroup.controllers": "memory", **{f"a/{k}": v for k, v in values.items()}}
-    read = cgroup_memory.read_cgroup_memory(
-        ControlGroups(Process(7, 0, proc / "7"), tree(tmp_path / "cg", files))
-    )
+    read = read_memory(tmp_path, "0::/a", files)
     assert read
     assert (read.limit, read.high, read.bound) == (None, 500 * MIB, 500 * MIB)
 
 
 def test_v1(tmp_path: Path) -> None:
-    proc = tree(tmp_path / "proc", {"7/cgroup": "4:memory:/a/b\n0::/"})
     files = {
         "memory/a/memory.limit_in_bytes": str(900 * MIB),
         "memory/a/memory.usage_in_bytes": str(500 * MIB),
@@ -98,9 +88,7 @@ def test_v1(tmp_path: Path) -> None:
         "memory/a/b/memory.usage_in_bytes": str(400 * MIB),
         "memory/a/b/memory.stat": "total_inactive_file 0",
     }
-    read = cgroup_memory.read_cgroup_memory(
-        ControlGroups(Process(7, 0, proc / "7"), tree(tmp_path / "cg", files))
-    )
+    read = read_memory(tmp_path, "4:memory:/a/b\n0::/", files)
     assert read == CgroupMemory(
         name=str(tmp_path / "cg/memory/a"),
         limit=900 * MIB,
@@ -114,75 +102,64 @@ def test_v1(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("group", ["0::/", "0::/hidden", "", "nonsense", "4:cpu:/a"])
 def test_no_group_that_counts_memory(tmp_path: Path, group: str) -> None:
-    proc = tree(tmp_path / "proc", {"7/cgroup": group})
-    root = tree(tmp_path / "cg", {"cgroup.controllers": "memory"})
-    assert cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), root)) is None
+    assert read_memory(tmp_path, group, {"cgroup.controllers": "memory"}) is None
 
 
 def test_a_container_beside_ours_is_read_in_its_own_root(tmp_path: Path) -> None:
     """A sidecar sees the server's group as ``/../…``; the server's own /sys/fs/cgroup is it."""
-    proc = tree(tmp_path / "proc", {"7/cgroup": "0::/../cri-0123.scope"})
+    proc = tmp_path / "proc"
     values = v2_group(str(800 * MIB), "max", 300 * MIB, 100 * MIB)
     files = {"cpu.max": "50000 100000", "cgroup.procs": "3\n7\n9", **values}
-    inside = tree(proc / "7/root/sys/fs/cgroup", files)
+    inside = write_tree(proc / "7/root/sys/fs/cgroup", files)
     (proc / "7/task" / str(os.getpid())).mkdir(parents=True)
-    ours = tree(tmp_path / "cg", {"cgroup.controllers": "memory", "memory.max": "1"})
-    read = cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours))
+    ours = {"cgroup.controllers": "memory", "memory.max": "1"}
+    read = read_memory(tmp_path, "0::/../cri-0123.scope", ours)
     assert read
     assert (read.limit, read.working_set) == (800 * MIB, 200 * MIB)
-    limits = process_limits.read_limits(
-        Process(7, 0, proc / "7"), ControlGroups(Process(7, 0, proc / "7"), ours)
-    )
+    seven = Process(7, 0, proc / "7")
+    limits = process_limits.read_limits(seven, make_groups(tmp_path))
     assert (limits.quota, limits.memory) == (0.5, 800 * MIB)
     # What is mounted there may be another group's, as the machine's for a process without one.
     (inside / "cgroup.procs").write_text("3\n77\n")
-    assert cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours)) is None
-    assert (
-        process_limits.read_limits(
-            Process(7, 0, proc / "7"), ControlGroups(Process(7, 0, proc / "7"), ours)
-        ).memory
-        is None
-    )
+    assert read_memory(tmp_path) is None
+    assert process_limits.read_limits(seven, make_groups(tmp_path)).memory is None
 
 
 def test_in_a_sidecar_under_v1_our_own_group_is_not_the_servers(tmp_path: Path) -> None:
     """Without a cgroup namespace paths are the machine's, and what is mounted is our own group."""
-    proc = tree(
-        tmp_path / "proc", {"7/cgroup": "4:memory:/kubepods/pod/db\n3:cpu:/kubepods/pod/db"}
-    )
-    ours = tree(tmp_path / "cg", {"memory/memory.limit_in_bytes": str(64 * MIB)})
+    group = "4:memory:/kubepods/pod/db\n3:cpu:/kubepods/pod/db"
+    make_groups(tmp_path, group, {"memory/memory.limit_in_bytes": str(64 * MIB)})
+    proc, ours = tmp_path / "proc", tmp_path / "cg"
     (proc / "self").mkdir()
     (proc / "self/mountinfo").write_text(
         f"31 23 0:28 / {ours} rw - tmpfs tmpfs rw,mode=755\n"
         f"32 31 0:35 /kubepods/pod/sidecar {ours}/memory rw - cgroup cgroup rw,memory\n"
     )
-    assert cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours)) is None
+    assert read_memory(tmp_path) is None
     values = {
         "cgroup.procs": "7",
         "memory.limit_in_bytes": str(800 * MIB),
         "memory.usage_in_bytes": str(300 * MIB),
     }
-    tree(proc / "7/root/sys/fs/cgroup/memory", values)
-    read = cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours))
+    write_tree(proc / "7/root/sys/fs/cgroup/memory", values)
+    read = read_memory(tmp_path)
     assert read
     assert (read.limit, read.charged) == (800 * MIB, 300 * MIB)
-    assert ControlGroups(Process(7, 0, proc / "7"), ours).read_memory_usage() is None
+    assert make_groups(tmp_path).read_memory_usage() is None
     # A group below the one that is mounted is where its path less that one's says.
     (proc / "7/cgroup").write_text("4:memory:/kubepods/pod/sidecar/below")
-    tree(ours / "memory/below", values)
-    read = cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours))
+    write_tree(ours / "memory/below", values)
+    read = read_memory(tmp_path)
     assert read
     assert read.name == f"{ours}/memory/below"
 
 
 def test_a_link_in_a_hostile_root_leads_nowhere_else(tmp_path: Path) -> None:
-    proc = tree(tmp_path / "proc", {"7/cgroup": "0::/../x"})
-    outside = tree(tmp_path / "outside", {"cgroup.procs": "7", **v2_group("1", "1", 1, 0)})
-    inside = proc / "7/root/sys/fs"
+    outside = write_tree(tmp_path / "outside", {"cgroup.procs": "7", **v2_group("1", "1", 1, 0)})
+    inside = tmp_path / "proc/7/root/sys/fs"
     inside.mkdir(parents=True)
     (inside / "cgroup").symlink_to(outside)
-    ours = tree(tmp_path / "cg", {"cgroup.controllers": "memory"})
-    assert cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours)) is None
+    assert read_memory(tmp_path, "0::/../x", {"cgroup.controllers": "memory"}) is None
 
 
 @given(st.text())

@@ -34,6 +34,10 @@ int main(void) {
 """
 
 
+def take_snapshot(pid: int) -> process_snapshot.ProcessSnapshot:
+    return process_snapshot.take_process_snapshot(Process.open(pid))
+
+
 @pytest.fixture
 def program(running_program: Callable[..., int]) -> int:
     return running_program("waits", WAITS)
@@ -91,9 +95,9 @@ def test_no_server_is_explained_from_outside(program: int) -> None:
 
 
 def test_a_glibc_of_an_unknown_layout(program: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = build_ledger(process_snapshot.take_process_snapshot(Process.open(program)))
+    known = build_ledger(take_snapshot(program))
     monkeypatch.setattr(glibc_heap, "LAYOUTS", ())
-    found = build_ledger(process_snapshot.take_process_snapshot(Process.open(program)))
+    found = build_ledger(take_snapshot(program))
     assert found.notes == [
         "glibc's heap was not read (no arena of a known layout): all of it is one line"
     ]
@@ -122,9 +126,7 @@ int main(void) {
 
 
 def test_what_the_program_has_given_back_lazily(running_program: Callable[..., int]) -> None:
-    found = build_ledger(
-        process_snapshot.take_process_snapshot(Process.open(running_program("lazy", LAZY)))
-    )
+    found = build_ledger(take_snapshot(running_program("lazy", LAZY)))
     lines = {line.owner: line.resident for line in found.lines}
     # The kernel may have taken some of it already, and batches what it counts.
     assert 5 << 20 <= lines["lazily freed"] <= 6 << 20
@@ -156,9 +158,7 @@ def test_memory_that_was_read_and_never_written_is_not_resident(
     """The kernel has its one page of zeros there, which it does not count."""
     if os.geteuid() != 0:
         pytest.skip("needs root: only it may see the frames of pages")
-    found = build_ledger(
-        process_snapshot.take_process_snapshot(Process.open(running_program("read", READ)))
-    )
+    found = build_ledger(take_snapshot(running_program("read", READ)))
     [own] = [line for line in found.lines if line.owner == "mapped by the server itself"]
     assert (own.resident, own.size) == (4 << 20, 8 << 20)
     assert abs(found.rest) <= 0.02 * found.rss

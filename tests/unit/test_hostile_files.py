@@ -7,7 +7,6 @@ import gzip
 import json
 import os
 import resource
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from example_explanations import look
 from example_profiles import heap
 
+from captured_run import run_captured
 from dballoc.cli import main
 from dballoc.explain.output import saved_snapshots
 from dballoc.profile.formats import profile_file
@@ -74,12 +74,9 @@ def limited(package_path: Path, tmp_path: Path) -> Command:
     env = {**os.environ, "PYTHONPATH": str(package_path), "TMPDIR": str(tmp_path)}
 
     def run(most: int, *words: object) -> Done:
-        ended = subprocess.run(
+        ended = run_captured(
             [sys.executable, "-m", "dballoc", *map(str, words)],
             env=env,
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=300,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
         )

@@ -35,6 +35,10 @@ void *malloc(size_t n) { void *p = heap + used; used += (n + 15) & ~(size_t)15; 
 """
 
 
+def find_malloc(pid: int) -> identify_malloc.MallocInUse:
+    return identify_malloc.identify_malloc_in_use(Process.open(pid))
+
+
 @pytest.mark.parametrize(
     ("library", "name"),
     [
@@ -133,9 +137,7 @@ def test_rseq_is_a_setting_of_the_malloc_that_registers_it() -> None:
 
 
 def test_glibc(running_program: Callable[..., int]) -> None:
-    found = identify_malloc.identify_malloc_in_use(
-        Process.open(running_program("plain", USES_MALLOC))
-    )
+    found = find_malloc(running_program("plain", USES_MALLOC))
     assert (found.name, found.mixed) == ("glibc", {})
     assert found.version == find_library.find_allocator("glibc").version
     assert found.how == "nothing else was preloaded"
@@ -146,8 +148,8 @@ def test_a_preloaded_one(running_program: Callable[..., int]) -> None:
         allocator = find_library.find_allocator("jemalloc")
     except UsageError as error:
         pytest.skip(str(error))
-    found = identify_malloc.identify_malloc_in_use(
-        Process.open(running_program("preloaded", USES_MALLOC, preload=str(allocator.libraries[0])))
+    found = find_malloc(
+        running_program("preloaded", USES_MALLOC, preload=str(allocator.libraries[0]))
     )
     assert (found.name, found.version, found.how) == (
         "jemalloc",
@@ -159,15 +161,12 @@ def test_a_preloaded_one(running_program: Callable[..., int]) -> None:
 def test_a_program_that_has_not_called_malloc_yet(running_program: Callable[..., int]) -> None:
     pid = running_program("waits", WAITS_FIRST, "-Wl,-z,lazy")
     assert "malloc" not in malloc_bindings.read_bindings(Process.open(pid))
-    found = identify_malloc.identify_malloc_in_use(Process.open(pid))
+    found = find_malloc(pid)
     assert (found.name, found.mixed) == ("glibc", {})
     assert Path(found.library).name == "libc.so.6"
     assert "has not called it yet" in found.how
     pid = running_program("bound", WAITS_FIRST, "-Wl,-z,now")
-    assert (
-        identify_malloc.identify_malloc_in_use(Process.open(pid)).how
-        == "nothing else was preloaded"
-    )
+    assert find_malloc(pid).how == "nothing else was preloaded"
 
 
 def test_the_first_library_with_a_malloc_is_the_one_that_would_be_called(
@@ -183,9 +182,7 @@ def test_half_a_malloc_is_called_mixed(
     running_program: Callable[..., int], c_library: Callable[[str, str], Path]
 ) -> None:
     half = c_library("half", "#include <stddef.h>\nvoid free(void *p) { (void)p; }\n")
-    found = identify_malloc.identify_malloc_in_use(
-        Process.open(running_program("mixed", USES_MALLOC, preload=str(half)))
-    )
+    found = find_malloc(running_program("mixed", USES_MALLOC, preload=str(half)))
     assert found.name == "glibc"
     assert found.mixed == {"free": str(half)}
 
@@ -204,9 +201,7 @@ def test_settings_by_the_loaders_list(
     monkeypatch.setenv(
         "GLIBC_TUNABLES", "glibc.malloc.arena_test=3:glibc.malloc.trim_treshold=4096"
     )
-    malloc = identify_malloc.identify_malloc_in_use(
-        Process.open(running_program("plain", USES_MALLOC))
-    )
+    malloc = find_malloc(running_program("plain", USES_MALLOC))
     effects = {effect.setting: effect.effect for effect in malloc.effects}
     assert effects == {
         "MALLOC_ARENA_MAX=two": "none",
@@ -218,10 +213,8 @@ def test_settings_by_the_loaders_list(
 
 
 def test_a_static_program(running_program: Callable[..., int]) -> None:
-    malloc = identify_malloc.identify_malloc_in_use(
-        Process.open(
-            running_program("static", USES_MALLOC, "-static", preload="/x/libjemalloc.so.2")
-        )
+    malloc = find_malloc(
+        running_program("static", USES_MALLOC, "-static", preload="/x/libjemalloc.so.2")
     )
     assert (malloc.name, malloc.library) == ("glibc", malloc.executable)
     assert malloc.how.startswith("the executable is static")
@@ -238,14 +231,14 @@ def test_a_library_that_was_replaced(running_program: Callable[..., int], tmp_pa
     pid = running_program("preloaded", USES_MALLOC, preload=str(library))
     (tmp_path / "new").write_bytes(library.read_bytes().replace(b"5.3.0-0-g", b"9.8.7-0-g"))
     (tmp_path / "new").rename(library)
-    malloc = identify_malloc.identify_malloc_in_use(Process.open(pid))
+    malloc = find_malloc(pid)
     if malloc.version == "unknown":
         pytest.skip("this user may not open /proc/PID/map_files")
     assert (malloc.name, malloc.version) == ("jemalloc", allocator.version)
     (note,) = malloc.replaced
     assert note.endswith("a restart loads version 9.8.7")
     library.unlink()
-    (note,) = identify_malloc.identify_malloc_in_use(Process.open(pid)).replaced
+    (note,) = find_malloc(pid).replaced
     assert note.endswith("a restart will not find it there")
 
 
@@ -255,13 +248,11 @@ def test_musls_malloc(running_program: Callable[..., int], monkeypatch: pytest.M
         pytest.skip("needs musl-tools")
     monkeypatch.setenv("REALGCC", shutil.which("cc") or "cc")
     pid = running_program("musl", USES_MALLOC, compiler=compiler)
-    malloc = identify_malloc.identify_malloc_in_use(Process.open(pid))
+    malloc = find_malloc(pid)
     assert (malloc.name, malloc.title) == ("mallocng", "musl's mallocng")
     assert malloc.version.startswith("1.2.")
     assert malloc.how == "it is in the C library, and nothing else was preloaded"
-    malloc = identify_malloc.identify_malloc_in_use(
-        Process.open(running_program("static", USES_MALLOC, "-static", compiler=compiler))
-    )
+    malloc = find_malloc(running_program("static", USES_MALLOC, "-static", compiler=compiler))
     assert (malloc.name, malloc.library) == ("mallocng", malloc.executable)
 
 
@@ -280,9 +271,7 @@ def test_rseq_is_judged_as_glibcs_setting(
 ) -> None:
     own = c_library("google_tcmalloc", OWN_MALLOC + "void free(void *p) { (void)p; }\n")
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0:glibc.pthread.rsec=0")
-    malloc = identify_malloc.identify_malloc_in_use(
-        Process.open(running_program("google", USES_MALLOC, preload=str(own)))
-    )
+    malloc = find_malloc(running_program("google", USES_MALLOC, preload=str(own)))
     assert malloc.name == "google-tcmalloc"
     effects = {effect.setting: effect.effect for effect in malloc.effects}
     assert effects == {"glibc.pthread.rseq=0": "applied", "glibc.pthread.rsec=0": "none"}

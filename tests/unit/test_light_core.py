@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from captured_run import run_captured
 from dballoc.cli import extras
 from dballoc.cli.verb_list import VERBS
 
@@ -89,12 +90,9 @@ def light(package_path: Path) -> Light:
     """``light("verify", "1")``: how that command ends where all extras are missing."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return run_captured(
             [sys.executable, "-c", LIGHT.format(missing=MISSING, words=words)],
-            capture_output=True,
-            text=True,
             env={**os.environ, "PYTHONPATH": str(package_path), "COLUMNS": "80"},
-            check=False,
         )
 
     return run
@@ -174,12 +172,9 @@ def test_an_option_without_its_extra_is_refused_before_anything_is_read(
 def test_what_a_command_line_does_not_need_is_not_imported(
     words: tuple[str, ...], status: int, absent: set[str], package_path: Path
 ) -> None:
-    result = subprocess.run(
+    result = run_captured(
         [sys.executable, "-c", IMPORTED.format(words=words)],
-        capture_output=True,
-        text=True,
         env={**os.environ, "PYTHONPATH": str(package_path)},
-        check=False,
     )
     assert result.returncode == status
     modules = set(json.loads(result.stderr.splitlines()[-1]))

@@ -27,11 +27,13 @@ void free(void *p) { (void)p; }
 """
 
 
+def bind(pid: int) -> dict[str, str]:
+    return malloc_bindings.read_bindings(Process.open(pid))
+
+
 @pytest.mark.parametrize("binding", ["now", "lazy"])
 def test_leads_to_libc(running_program: Callable[..., int], binding: str) -> None:
-    found = malloc_bindings.read_bindings(
-        Process.open(running_program("uses", USES_MALLOC, f"-Wl,-z,{binding}"))
-    )
+    found = bind(running_program("uses", USES_MALLOC, f"-Wl,-z,{binding}"))
     assert {Path(found[name]).name for name in ("malloc", "free")} == {"libc.so.6"}
     assert "calloc" not in found
 
@@ -40,27 +42,18 @@ def test_leads_to_a_preloaded_library(
     running_program: Callable[..., int], c_library: Callable[[str, str], Path]
 ) -> None:
     library = c_library("own", OWN_MALLOC)
-    found = malloc_bindings.read_bindings(
-        Process.open(running_program("uses", USES_MALLOC, preload=str(library)))
-    )
+    found = bind(running_program("uses", USES_MALLOC, preload=str(library)))
     assert Path(found["malloc"]) == library
 
 
 def test_a_program_with_its_own_malloc_says_so(running_program: Callable[..., int]) -> None:
-    found = malloc_bindings.read_bindings(
-        Process.open(running_program("owns", USES_MALLOC + OWN_MALLOC, "-rdynamic", "-fPIC"))
-    )
+    found = bind(running_program("owns", USES_MALLOC + OWN_MALLOC, "-rdynamic", "-fPIC"))
     # Called directly, or through a slot that leads to itself; never to libc.
     assert Path(found.get("malloc", "owns")).name == "owns"
 
 
 def test_a_static_program_has_no_bindings(running_program: Callable[..., int]) -> None:
-    assert (
-        malloc_bindings.read_bindings(
-            Process.open(running_program("static", USES_MALLOC, "-static"))
-        )
-        == {}
-    )
+    assert bind(running_program("static", USES_MALLOC, "-static")) == {}
 
 
 def test_no_such_process() -> None:
@@ -71,7 +64,7 @@ def test_no_such_process() -> None:
 def test_what_the_loader_was_given_is_the_program(running_program: Callable[..., int]) -> None:
     pid = running_program("uses", USES_MALLOC, through_loader=True)
     assert Path(os.readlink(f"/proc/{pid}/exe")).name.startswith("ld-linux")
-    assert Path(malloc_bindings.read_bindings(Process.open(pid))["malloc"]).name == "libc.so.6"
+    assert Path(bind(pid)["malloc"]).name == "libc.so.6"
     assert Path(loader.find_main_program(Process.open(pid))).name == "uses"
 
 

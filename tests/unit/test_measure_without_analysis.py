@@ -2,12 +2,12 @@
 every planned block where polars, scipy and Altair are missing.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from captured_run import run_captured
 from dballoc.distributions import compute_chi_square_quantile, find_chi_square_quantile
 
 pytestmark = pytest.mark.long
@@ -19,6 +19,7 @@ sys.modules.update(dict.fromkeys(["polars", "scipy", "altair"]))
 sys.path.insert(0, sys.argv[1])
 import example_results
 import measured_campaign
+from captured_run import run_captured
 from dballoc.campaign.ways import fit, replay, servers
 from dballoc.campaign.ways.duet_plan import USUAL
 from dballoc.analysis.statistics.variance_components import BlockCosts, PlanRequest, plan_slices
@@ -33,12 +34,9 @@ print(plan.blocks > 5, measured_campaign.run(Path(sys.argv[2])))
 
 
 def test_every_planned_block_is_measured_without_the_analysis(tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = run_captured(
         [sys.executable, "-c", MEASURE, str(Path(__file__).parent), str(tmp_path / "r")],
-        capture_output=True,
-        text=True,
         timeout=120,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert (

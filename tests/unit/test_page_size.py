@@ -4,7 +4,6 @@ ones than this machine's.
 
 import os
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from captured_run import run_captured
 from dballoc.errors import Failure
 from dballoc.host.process_handle import Process, parse_auxiliary
 from dballoc.process_memory import process_snapshot
@@ -77,8 +77,6 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", {chosen!r}, {path!r}
 def test_a_heap_is_walked_with_larger_pages(size: int, chosen: str) -> None:
     """The tests of made images, in an interpreter that is told of such pages."""
     code = LARGER.format(size=size, path=str(HERE / "test_heap_image.py"), chosen=chosen)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
-    )
+    done = run_captured([sys.executable, "-c", code], timeout=300)
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from example_profiles import MIB, heap, profiles
 from hypothesis import given, settings
 
+from captured_run import run_captured
 from dballoc.profile import flamegraph
 from dballoc.profile.model import Frame, Profile, Sample, Value
 
@@ -58,9 +58,7 @@ def test_libraries_of_another_hash_are_not_taken(tmp_path: Path) -> None:
     (programs / "npm").write_text("#!/bin/sh\ntar -czf x.tgz -C / etc/hostname\necho x.tgz\n")
     (programs / "npm").chmod(0o755)
     path = f"{programs}:{os.environ['PATH']}"
-    done = subprocess.run(
-        [tool], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
-    )
+    done = run_captured([tool], env={**os.environ, "PATH": path})
     assert done.returncode == 1
     assert re.fullmatch(r"refresh-\S+: npm's d3 \S+ is sha512-\S+ and not \S+; .*\n", done.stderr)
     assert list(static.iterdir()) == []

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -13,6 +12,7 @@ import pytest
 from example_profiles import MIB, VALUES, heap, profiles
 from hypothesis import given, settings
 
+from captured_run import run_captured
 from dballoc.profile import call_tree
 from dballoc.profile.formats import export
 from dballoc.profile.model import Frame, Profile, Sample, Value
@@ -221,14 +221,10 @@ def test_pprof_reads_it(tmp_path: Path) -> None:
         pytest.skip("PPROF'S OWN READER IS NOT ASKED: no go here; apt-get install golang-go")
     file = tmp_path / "heap.pb.gz"
     file.write_bytes(export.export_profiles(heap(), "live", "pprof"))
-    done = subprocess.run(
+    done = run_captured(
         [go, "tool", "pprof", "-top", "-nodecount=0", "-unit=MB", file],
-        # Newer versions of go build the tool when it is asked for first.
         env={**os.environ, "PPROF_TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
         timeout=300,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     rows = {
@@ -249,14 +245,7 @@ def test_ms_print_reads_it(tmp_path: Path) -> None:
     for count in (1, 3):
         file = tmp_path / "massif.out"
         file.write_bytes(export.export_profiles(series[:count], "live", "massif"))
-        done = subprocess.run(
-            ["ms_print", file],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run_captured(["ms_print", file], cwd=tmp_path, timeout=60)
         assert done.returncode == 0, done.stderr
         assert not done.stderr
         assert f"Number of snapshots: {count}" in done.stdout

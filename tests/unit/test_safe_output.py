@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
+from captured_run import run_captured
 from dballoc.cli.explain_parts import confirmed_server_changes, ledger_table
 from dballoc.cli.explain_parts.explain_request import LedgerView
 from dballoc.cli.shared import safe_output
@@ -141,12 +142,8 @@ def test_a_process_by_a_foes_name(tmp_path: Path) -> None:
     try:
         assert process.stdout
         assert process.stdout.readline() == b"1\n"
-        done = subprocess.run(
-            [sys.executable, "-m", "dballoc", "verify", str(process.pid)],
-            capture_output=True,
-            text=True,
-            env=os.environ,
-            check=False,
+        done = run_captured(
+            [sys.executable, "-m", "dballoc", "verify", str(process.pid)], env=os.environ
         )
     finally:
         process.kill()
@@ -155,12 +152,7 @@ def test_a_process_by_a_foes_name(tmp_path: Path) -> None:
     assert not obeyed(done.stdout)
     assert r"my\x1b[31msqld" in done.stdout
     assert not [line for line in done.stdout.splitlines() if line.startswith("fake")]
-    done = subprocess.run(
-        [sys.executable, "-m", "dballoc", "report", name],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_captured([sys.executable, "-m", "dballoc", "report", name])
     assert done.returncode == 2
     assert not obeyed(done.stderr)
     assert done.stderr.count("\n") == 1

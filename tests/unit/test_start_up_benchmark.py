@@ -1,10 +1,11 @@
 """benchmarks/start_up.py: what it runs, what it judges, and that it ends with what it explains."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from captured_run import run_captured
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -16,12 +17,8 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "start_up.py"
 def test_a_command_that_fails_ends_it_at_once(tmp_path: Path) -> None:
     (tmp_path / "dballoc").mkdir()
     (tmp_path / "dballoc" / "__init__.py").write_text("raise SystemExit('no such package')\n")
-    done = subprocess.run(
-        [sys.executable, BENCHMARK, "--rounds", "1", "--beside", tmp_path, "verify"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    done = run_captured(
+        [sys.executable, BENCHMARK, "--rounds", "1", "--beside", tmp_path, "verify"], timeout=120
     )
     assert (done.returncode, done.stderr) == (
         1,

@@ -23,6 +23,11 @@ from dballoc.trace.trace_file.write_trace import pack_trace
 M, R, F = EventKind.MALLOC, EventKind.REALLOC, EventKind.FREE
 
 
+def compile_rows(*threads: list[tuple[int, ...]]) -> Trace:
+    """The trace of a recording with these rows of each thread, to the nanosecond."""
+    return compile_recording(make_recording(*threads), resolution=1)
+
+
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("step", [1, 40])
 def test_the_live_curve_is_the_programs(seed: int, step: int) -> None:
@@ -95,7 +100,7 @@ def test_a_trace_is_always_one_that_can_be_replayed(seed: int, step: int, resolu
 )
 def test_nonsense_is_counted_and_never_fatal(threads: list[list[tuple[int, ...]]]) -> None:
     rows = [[(k, t, t + d, a * 16, o * 16, s) for k, t, d, a, o, s in thread] for thread in threads]
-    trace = compile_recording(make_recording(*rows), resolution=1)
+    trace = compile_rows(*rows)
     check_trace(trace.threads, trace.objects)
     curve = compute_live_curve(trace)
     assert (curve.bytes >= 0).all()
@@ -103,18 +108,13 @@ def test_nonsense_is_counted_and_never_fatal(threads: list[list[tuple[int, ...]]
 
 
 def test_at_equal_stamps_the_free_comes_first() -> None:
-    trace = compile_recording(
-        make_recording([(M, 1, 1, 16, 0, 10), (F, 5, 5, 16, 0, 0)], [(M, 5, 5, 16, 0, 20)]),
-        resolution=1,
-    )
+    trace = compile_rows([(M, 1, 1, 16, 0, 10), (F, 5, 5, 16, 0, 0)], [(M, 5, 5, 16, 0, 20)])
     assert trace.compiled.missed_frees == 0
     assert trace.objects.freed_by.tolist() == [0, NONE]
 
 
 def test_at_equal_stamps_a_thread_keeps_its_own_order() -> None:
-    trace = compile_recording(
-        make_recording([(M, 5, 5, 16, 0, 10), (F, 5, 5, 16, 0, 0)]), resolution=1
-    )
+    trace = compile_rows([(M, 5, 5, 16, 0, 10), (F, 5, 5, 16, 0, 0)])
     assert trace.threads[0].freed.tolist() == [NONE, 0]
     assert trace.compiled.unknown_frees == 0
 
@@ -128,7 +128,7 @@ def test_an_allocation_that_is_stamped_early() -> None:
     """A processor read its counter while it still waited for the block that another freed."""
     first = [(M, 1, 1, 16, 0, 10), (F, 900, 900, 16, 0, 0)]
     second = [(M, 800, 800, 16, 0, 20), (F, 5000, 5000, 16, 0, 0)]
-    trace = compile_recording(make_recording(first, second), resolution=1)
+    trace = compile_rows(first, second)
     check_trace(trace.threads, trace.objects)
     assert count_misfits(trace) == (0, 0, 0)
     assert [thread.freed.tolist() for thread in trace.threads] == [[NONE, 0], [NONE, 1]]
@@ -141,10 +141,10 @@ def test_what_an_early_stamp_does_not_explain() -> None:
     """Too long before, or a free by the thread that got the block: a free was missed."""
     late = [(M, 1, 1, 16, 0, 10), (F, 1800, 1800, 16, 0, 0)]
     others = [(M, 800, 800, 16, 0, 20), (F, 5000, 5000, 16, 0, 0)]
-    trace = compile_recording(make_recording(late, others), resolution=1)
+    trace = compile_rows(late, others)
     assert count_misfits(trace) == (0, 1, 1)
     own = [(M, 800, 800, 16, 0, 20), (F, 900, 900, 16, 0, 0)]
-    trace = compile_recording(make_recording(late[:1], own), resolution=1)
+    trace = compile_rows(late[:1], own)
     assert count_misfits(trace) == (0, 0, 1)
     assert trace.objects.freed_by.tolist() == [1, 1]
 
@@ -183,18 +183,15 @@ def test_a_thread_is_created_when_it_was_and_not_after_its_first_call() -> None:
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    trace = compile_recording(
-        make_recording(
-            [
-                (F, 1, 1, 32, 0, 0),  # never allocated
-                (M, 2, 2, 16, 0, 10),
-                (F, 3, 3, 16, 0, 0),
-                (F, 4, 4, 16, 0, 0),  # a second time
-                (M, 5, 5, 16, 0, 20),
-                (M, 6, 6, 16, 0, 30),  # its free was missed
-            ]
-        ),
-        resolution=1,
+    trace = compile_rows(
+        [
+            (F, 1, 1, 32, 0, 0),  # never allocated
+            (M, 2, 2, 16, 0, 10),
+            (F, 3, 3, 16, 0, 0),
+            (F, 4, 4, 16, 0, 0),  # a second time
+            (M, 5, 5, 16, 0, 20),
+            (M, 6, 6, 16, 0, 30),  # its free was missed
+        ]
     )
     facts = trace.compiled
     assert (facts.unknown_frees, facts.double_frees, facts.missed_frees) == (1, 1, 1)
@@ -204,26 +201,20 @@ def test_what_does_not_fit_is_counted() -> None:
 
 
 def test_stamps_that_run_backwards_are_moved() -> None:
-    trace = compile_recording(
-        make_recording([(M, 9, 9, 16, 0, 1), (M, 4, 4, 32, 0, 1), (F, -5, -5, 16, 0, 0)]),
-        resolution=1,
-    )
+    trace = compile_rows([(M, 9, 9, 16, 0, 1), (M, 4, 4, 32, 0, 1), (F, -5, -5, 16, 0, 0)])
     assert trace.threads[0].time.tolist() == [9, 9, 9]
     assert trace.compiled.clock_steps == 4
 
 
 def test_realloc_frees_and_allocates() -> None:
-    trace = compile_recording(
-        make_recording(
-            [
-                (R, 1, 2, 16, 0, 10),
-                (R, 3, 4, 16, 16, 20),  # in place
-                (R, 5, 6, 48, 16, 30),
-                (R, 7, 8, 0, 48, 0),  # frees
-                (R, 9, 9, 0, 0, 0),  # nothing
-            ]
-        ),
-        resolution=1,
+    trace = compile_rows(
+        [
+            (R, 1, 2, 16, 0, 10),
+            (R, 3, 4, 16, 16, 20),  # in place
+            (R, 5, 6, 48, 16, 30),
+            (R, 7, 8, 0, 48, 0),  # frees
+            (R, 9, 9, 0, 0, 0),  # nothing
+        ]
     )
     thread = trace.threads[0]
     assert thread.kind.tolist() == [R, R, R, F]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from captured_run import run_captured
 from dballoc.cli import unexpected_error
 from dballoc.errors import Failure, UsageError
 
@@ -48,14 +49,7 @@ def ends(package_path: Path, tmp_path: Path) -> Ends:
             "TMPDIR": str(tmp_path / "tmp"),
             **environment,
         }
-        return subprocess.run(
-            [sys.executable, "-c", VERB.format(body=body)],
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        return run_captured([sys.executable, "-c", VERB.format(body=body)], env=env, timeout=60)
 
     return run
 
