@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -194,11 +195,20 @@ def rows(*counts: tuple[int, int]) -> list[dict[str, object]]:
     ]
 
 
+def claim(
+    *blocks: bytes, threads: Sequence[tuple[int, int]] = ((1, 1),), **header: object
+) -> bytes:
+    """A file whose header has these numbers of events and allocations of each thread."""
+    return make_file(make_header(threads=rows(*threads), **header), *blocks)
+
+
 ONE_MALLOC = make_block(BlockKind.EVENTS, make_events([M], delay=[1], size=[8]), items=1)
 
 
-def events_block(items: int, thread: int, op: list[int], **columns: list[int]) -> bytes:
-    return make_block(BlockKind.EVENTS, make_events(op, **columns), items, thread)
+def events(op: list[int], thread: int = 0, **columns: int | list[int]) -> bytes:
+    """A thread's block; a column of one number may be that number."""
+    lists = {k: v if isinstance(v, list) else [v] for k, v in columns.items()}
+    return make_block(BlockKind.EVENTS, make_events(op, **lists), len(op), thread)
 
 
 HOSTILE = {
@@ -206,131 +216,104 @@ HOSTILE = {
     "a header that is no text": make_file(b"\xff\xfe", ONE_MALLOC),
     "a deep header": make_file(b"[" * 100_000, ONE_MALLOC),
     "half a character": make_file(make_header().replace(b'"exit"', b'"\\ud800"'), ONE_MALLOC),
-    "more events than allowed": make_file(make_header(threads=rows((10**9, 1))), ONE_MALLOC),
-    "more threads than allowed": make_file(make_header(threads=rows(*[(0, 0)] * 101))),
-    "more allocations than events": make_file(make_header(threads=rows((1, 2))), ONE_MALLOC),
-    "fewer events than declared": make_file(make_header(threads=rows((9, 1))), ONE_MALLOC),
-    "fewer allocations than declared": make_file(make_header(threads=rows((1, 0))), ONE_MALLOC),
-    "patterns that are not there": make_file(make_header(patterns=5), ONE_MALLOC),
+    "more events than allowed": claim(ONE_MALLOC, threads=[(10**9, 1)]),
+    "more threads than allowed": claim(threads=[(0, 0)] * 101),
+    "more allocations than events": claim(ONE_MALLOC, threads=[(1, 2)]),
+    "fewer events than declared": claim(ONE_MALLOC, threads=[(9, 1)]),
+    "fewer allocations than declared": claim(ONE_MALLOC, threads=[(1, 0)]),
+    "patterns that are not there": claim(ONE_MALLOC, patterns=5),
     "no header": layout.MAGIC + ONE_MALLOC,
-    "a second header": make_file(make_header(), make_block(BlockKind.HEADER, make_header())),
-    "an unknown block": make_file(make_header(), make_block(9, b"")),
-    "a block of too many events": make_file(
-        make_header(), make_block(BlockKind.EVENTS, b"", items=2**32 - 1)
+    "a second header": claim(make_block(BlockKind.HEADER, make_header())),
+    "an unknown block": claim(make_block(9, b"")),
+    "a block of too many events": claim(make_block(BlockKind.EVENTS, b"", items=2**32 - 1)),
+    "a block that unpacks to more than it says": claim(
+        make_block(BlockKind.EVENTS, bytes(10**6), items=1, unpacked=40)
     ),
-    "a block that unpacks to more than it says": make_file(
-        make_header(), make_block(BlockKind.EVENTS, bytes(10**6), items=1, unpacked=40)
+    "a block that says it unpacks to much": claim(
+        make_block(BlockKind.PATTERNS, b"", unpacked=2**31)
     ),
-    "a block that says it unpacks to much": make_file(
-        make_header(), make_block(BlockKind.PATTERNS, b"", unpacked=2**31)
+    "a thread that is not there": claim(events([M], thread=7, delay=1, size=8)),
+    "threads out of order": claim(
+        events([M], thread=1, delay=1, size=8),
+        events([M], delay=1, size=8),
+        threads=[(1, 1), (1, 1)],
     ),
-    "a thread that is not there": make_file(
-        make_header(), events_block(1, 7, [M], delay=[1], size=[8])
+    "an event of no kind": claim(events([0], delay=1, size=8)),
+    "a kind beyond the last": claim(events([7], delay=1)),
+    "an op with a spare bit": claim(events([M | 128], delay=1, size=8)),
+    "a malloc that frees": claim(events([M | 8], delay=1, size=8, distance=0)),
+    "a free with an alignment": claim(events([F | 64], delay=1, alignment=8), threads=[(1, 0)]),
+    "a free of both kinds": claim(events([F | 24], delay=1), threads=[(1, 0)]),
+    "a free before its allocation": claim(
+        events([F | 8, M], delay=[1, 1], size=8, distance=0), threads=[(2, 1)]
     ),
-    "threads out of order": make_file(
-        make_header(threads=rows((1, 1), (1, 1))),
-        events_block(1, 1, [M], delay=[1], size=[8]),
-        events_block(1, 0, [M], delay=[1], size=[8]),
+    "a free of a negative block": claim(
+        events([M, F | 8], delay=[1, 1], size=8, distance=2**64 - 1), threads=[(2, 1)]
     ),
-    "an event of no kind": make_file(make_header(), events_block(1, 0, [0], delay=[1], size=[8])),
-    "a kind beyond the last": make_file(make_header(), events_block(1, 0, [7], delay=[1])),
-    "an op with a spare bit": make_file(
-        make_header(), events_block(1, 0, [M | 128], delay=[1], size=[8])
+    "a block freed twice": claim(
+        events([M, F | 8, F | 8], delay=[1, 1, 1], size=8, distance=[0, 0]), threads=[(3, 1)]
     ),
-    "a malloc that frees": make_file(
-        make_header(), events_block(1, 0, [M | 8], delay=[1], size=[8], distance=[0])
+    "a foreign free of its own": claim(
+        events([M, F | 16], delay=[1, 1], size=8, owner=0, position=0), threads=[(2, 1)]
     ),
-    "a free with an alignment": make_file(
-        make_header(threads=rows((1, 0))), events_block(1, 0, [F | 64], delay=[1], alignment=[8])
+    "a foreign free of nobody": claim(
+        events([M, F | 16], delay=[1, 1], size=8, owner=2**40, position=0), threads=[(2, 1)]
     ),
-    "a free of both kinds": make_file(
-        make_header(threads=rows((1, 0))), events_block(1, 0, [F | 24], delay=[1])
-    ),
-    "a free before its allocation": make_file(
-        make_header(threads=rows((2, 1))),
-        events_block(2, 0, [F | 8, M], delay=[1, 1], size=[8], distance=[0]),
-    ),
-    "a free of a negative block": make_file(
-        make_header(threads=rows((2, 1))),
-        events_block(2, 0, [M, F | 8], delay=[1, 1], size=[8], distance=[2**64 - 1]),
-    ),
-    "a block freed twice": make_file(
-        make_header(threads=rows((3, 1))),
-        events_block(3, 0, [M, F | 8, F | 8], delay=[1, 1, 1], size=[8], distance=[0, 0]),
-    ),
-    "a foreign free of its own": make_file(
-        make_header(threads=rows((2, 1))),
-        events_block(2, 0, [M, F | 16], delay=[1, 1], size=[8], owner=[0], position=[0]),
-    ),
-    "a foreign free of nobody": make_file(
-        make_header(threads=rows((2, 1))),
-        events_block(2, 0, [M, F | 16], delay=[1, 1], size=[8], owner=[2**40], position=[0]),
-    ),
-    "a foreign free beyond the last": make_file(
-        make_header(threads=rows((1, 1), (1, 0))),
+    "a foreign free beyond the last": claim(
         ONE_MALLOC,
-        events_block(1, 1, [F | 16], delay=[5], owner=[0], position=[2]),
+        events([F | 16], thread=1, delay=5, owner=0, position=2),
+        threads=[(1, 1), (1, 0)],
     ),
-    "a foreign free before the first": make_file(
-        make_header(threads=rows((1, 1), (1, 0))),
+    "a foreign free before the first": claim(
         ONE_MALLOC,
-        events_block(1, 1, [F | 16], delay=[5], owner=[0], position=[1]),
+        events([F | 16], thread=1, delay=5, owner=0, position=1),
+        threads=[(1, 1), (1, 0)],
     ),
-    "a foreign free too early": make_file(
-        make_header(threads=rows((1, 1), (1, 0))),
+    "a foreign free too early": claim(
         ONE_MALLOC,
-        events_block(1, 1, [F | 16], delay=[0], owner=[0], position=[0]),
+        events([F | 16], thread=1, delay=0, owner=0, position=0),
+        threads=[(1, 1), (1, 0)],
     ),
-    "a foreign free twice": make_file(
-        make_header(threads=rows((1, 1), (2, 0))),
+    "a foreign free twice": claim(
         ONE_MALLOC,
-        events_block(2, 1, [F | 16, F | 16], delay=[5, 1], owner=[0, 0], position=[0, 0]),
+        events([F | 16, F | 16], thread=1, delay=[5, 1], owner=[0, 0], position=[0, 0]),
+        threads=[(1, 1), (2, 0)],
     ),
-    "positions that wrap round": make_file(
-        make_header(threads=rows((1, 1), (3, 0))),
+    "positions that wrap round": claim(
         ONE_MALLOC,
-        events_block(
-            3, 1, [F | 16] * 3, delay=[5, 1, 1], owner=[0] * 3, position=[2**64 - 1, 2**64 - 1, 2]
+        events(
+            [F | 16] * 3,
+            thread=1,
+            delay=[5, 1, 1],
+            owner=[0] * 3,
+            position=[2**64 - 1, 2**64 - 1, 2],
         ),
+        threads=[(1, 1), (3, 0)],
     ),
-    "a time beyond any clock": make_file(
-        make_header(), events_block(1, 0, [M], delay=[2**63], size=[8])
+    "a time beyond any clock": claim(events([M], delay=2**63, size=8)),
+    "times that wrap round": claim(
+        events([M, M], delay=[2**63, 2**63 + 1], size=[8, 8]), threads=[(2, 2)]
     ),
-    "times that wrap round": make_file(
-        make_header(threads=rows((2, 2))),
-        events_block(2, 0, [M, M], delay=[2**63, 2**63 + 1], size=[8, 8]),
+    "a block larger than memory": claim(events([M], delay=1, size=2**63)),
+    "blocks that are together": claim(
+        events([M] * 3, delay=[1] * 3, size=[2**61] * 3), threads=[(3, 3)]
     ),
-    "a block larger than memory": make_file(
-        make_header(), events_block(1, 0, [M], delay=[1], size=[2**63])
+    "an alignment of 33 bits": claim(events([M | 64], delay=1, size=8, alignment=2**32)),
+    "a pattern that is not there": claim(events([M | 32], delay=1, size=8, touch=0)),
+    "columns that are too long": claim(events([M], delay=1, size=[8, 9])),
+    "columns that are too short": claim(events([M], delay=1)),
+    "no columns": claim(make_block(BlockKind.EVENTS, b"abc", items=1)),
+    "patterns cut short": claim(
+        make_block(BlockKind.PATTERNS, b"\x05\x01", 1), ONE_MALLOC, patterns=1
     ),
-    "blocks that are together": make_file(
-        make_header(threads=rows((3, 3))),
-        events_block(3, 0, [M] * 3, delay=[1] * 3, size=[2**61] * 3),
+    "patterns of nothing": claim(
+        make_block(BlockKind.PATTERNS, b"\x01\x00\x00", 1), ONE_MALLOC, patterns=1
     ),
-    "an alignment of 33 bits": make_file(
-        make_header(), events_block(1, 0, [M | 64], delay=[1], size=[8], alignment=[2**32])
-    ),
-    "a pattern that is not there": make_file(
-        make_header(), events_block(1, 0, [M | 32], delay=[1], size=[8], touch=[0])
-    ),
-    "columns that are too long": make_file(
-        make_header(), events_block(1, 0, [M], delay=[1], size=[8, 9])
-    ),
-    "columns that are too short": make_file(make_header(), events_block(1, 0, [M], delay=[1])),
-    "no columns": make_file(make_header(), make_block(BlockKind.EVENTS, b"abc", items=1)),
-    "patterns cut short": make_file(
-        make_header(patterns=1), make_block(BlockKind.PATTERNS, b"\x05\x01", 1), ONE_MALLOC
-    ),
-    "patterns of nothing": make_file(
-        make_header(patterns=1), make_block(BlockKind.PATTERNS, b"\x01\x00\x00", 1), ONE_MALLOC
-    ),
-    "more patterns than declared": make_file(
-        make_header(), make_block(BlockKind.PATTERNS, b"\x00", 1), ONE_MALLOC
-    ),
-    "more runs than allowed": make_file(
-        make_header(patterns=1),
+    "more patterns than declared": claim(make_block(BlockKind.PATTERNS, b"\x00", 1), ONE_MALLOC),
+    "more runs than allowed": claim(
         make_block(BlockKind.PATTERNS, encode_varints(np.array([1500] + [1] * 3000, np.uint64)), 1),
         ONE_MALLOC,
+        patterns=1,
     ),
     "two threads of one number": make_file(
         make_header(threads=[*rows((1, 1)), *rows((0, 0))]), ONE_MALLOC
@@ -347,13 +330,11 @@ HOSTILE = {
     ),
     "threads that created each other": make_file(
         make_header(
-            threads=[
-                {**row, "created_by": 1 - i} for i, row in enumerate(rows((1, 1), (0, 0)))
-            ]
+            threads=[{**row, "created_by": 1 - i} for i, row in enumerate(rows((1, 1), (0, 0)))]
         ),
         ONE_MALLOC,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -368,12 +349,12 @@ def test_a_hostile_file_is_refused_in_one_line(name: str, tmp_path: Path) -> Non
 
 
 def test_what_the_hostile_ones_are_made_of_is_right() -> None:
-    assert parse(make_file(make_header(), ONE_MALLOC)).objects.size.tolist() == [8]
+    assert parse(claim(ONE_MALLOC)).objects.size.tolist() == [8]
 
 
 def test_memory_is_bounded_by_what_is_unpacked() -> None:
-    many = events_block(60_000, 0, [M] * 60_000, delay=[0] * 60_000, size=[8] * 60_000)
-    data = make_file(make_header(threads=rows((60_000, 60_000))), many)
+    many = events([M] * 60_000, delay=[0] * 60_000, size=[8] * 60_000)
+    data = claim(many, threads=[(60_000, 60_000)])
     assert len(data) < 1000
     with pytest.raises(DamagedTrace, match="more than 10,000 events"):
         parse(data)
@@ -391,9 +372,7 @@ def test_any_change_is_refused_or_makes_a_trace(data: st.DataObject) -> None:
     changed = bytearray(content)
     for _ in range(data.draw(st.integers(1, 3))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
-    packed = make_file(
-        make_header(threads=rows((4, 2))), make_block(BlockKind.EVENTS, bytes(changed), 4)
-    )
+    packed = claim(make_block(BlockKind.EVENTS, bytes(changed), 4), threads=[(4, 2)])
     try:
         trace = parse(packed)
     except DamagedTrace:
@@ -421,7 +400,7 @@ def test_the_mallocs_version_and_settings_survive() -> None:
     # A trace of before they were recorded.
     header = json.loads(make_header())
     older = {k: v for k, v in header["facts"].items() if k not in ("allocator_version", "settings")}
-    read = parse(make_file(make_header(facts=older), events_block(1, 0, [1], delay=[0], size=[8])))
+    read = parse(claim(events([1], delay=0, size=8), facts=older))
     assert (read.facts.allocator_version, read.facts.settings) == ("", None)
 
 
