@@ -3,7 +3,7 @@
 import math
 import random
 from collections import Counter
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -264,6 +264,12 @@ def wishes(**chosen: float | None) -> PlanRequest:
     return PlanRequest(**(nothing | chosen))  # type: ignore[arg-type]
 
 
+def plan(start: float, slice: float, piece: float, halves: float = 0.1) -> Any:
+    """The plan of a host that scatters so."""
+    scatter = Components(start=start, slice=slice, piece=piece, halves=halves, seconds=0.5)
+    return plan_slices(scatter, COSTS, wishes(), LEVELS)
+
+
 def test_what_is_asked_for_is_done() -> None:
     found = plan_slices(USUAL, COSTS, wishes(slice=2.5, pairs=7, blocks=9, time=60.0), LEVELS)
     assert (found.slice, found.pairs, found.blocks) == (2.5, 7, 9)
@@ -343,35 +349,15 @@ def test_more_time_gives_narrower_intervals() -> None:
 
 
 def test_where_starts_scatter_pairs_are_few_and_where_slices_do_they_are_many() -> None:
-    lucky = plan_slices(
-        Components(start=0.02, slice=0.001, piece=0.002, halves=0.1, seconds=0.5),
-        COSTS,
-        wishes(),
-        LEVELS,
-    )
-    shaky = plan_slices(
-        Components(start=0.001, slice=0.03, piece=0.02, halves=0.1, seconds=0.5),
-        COSTS,
-        wishes(),
-        LEVELS,
-    )
+    lucky = plan(start=0.02, slice=0.001, piece=0.002)
+    shaky = plan(start=0.001, slice=0.03, piece=0.02)
     assert lucky.pairs < shaky.pairs
     assert lucky.blocks == shaky.blocks == 6
 
 
 def test_noise_within_slices_makes_them_long_and_noise_between_them_makes_them_short() -> None:
-    long = plan_slices(
-        Components(start=0.002, slice=0.0, piece=0.05, halves=0, seconds=0.5),
-        COSTS,
-        wishes(),
-        LEVELS,
-    )
-    short = plan_slices(
-        Components(start=0.002, slice=0.05, piece=0.001, halves=0, seconds=0.5),
-        COSTS,
-        wishes(),
-        LEVELS,
-    )
+    long = plan(start=0.002, slice=0.0, piece=0.05, halves=0)
+    short = plan(start=0.002, slice=0.05, piece=0.001, halves=0)
     assert long.slice > short.slice
 
 
