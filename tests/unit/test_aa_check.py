@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 import simulate
+from example_procedures import mark_current
 from example_ratios import make_metric, make_ratio
 from example_results import Make
 from simulate import Host, logs, logs_of_floor, times
-from test_extended_procedure import mark_current
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.decisions.aa_check import (

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from example_procedures import mark_current
 from example_results import Make
-from test_extended_procedure import mark_current
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.decisions import stopping_rule

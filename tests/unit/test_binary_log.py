@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from example_builds import BUILD, argv
 from hypothesis import given
 from hypothesis import strategies as st
-from test_server_options import BUILD, argv
 
 from dballoc.campaign.preparation import prepare, prepare_variant
 from dballoc.campaign.preparation.prepare import PreparedCampaign

@@ -8,7 +8,7 @@ from typing import Any
 
 import measured_campaign
 import pytest
-from test_extended_procedure import declared
+from example_procedures import declared
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.campaign import run_blocks

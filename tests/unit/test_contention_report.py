@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from example_results import build
-from test_waits import CLIENT, FAULT, LOCK, UNLOCK, profile
+from example_waits import CLIENT, FAULT, LOCK, UNLOCK, profile
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables import profiles

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from example_procedures import SHARES, declared, mark_current
 from example_results import Make
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,13 +41,6 @@ from dballoc.campaign.interim_looks import list_extensions, plan_extension
 from dballoc.campaign.looks import Extension
 from dballoc.campaign.run_blocks import list_budget_looks
 from dballoc.errors import UsageError
-
-SHARES = declare_shares(list_judged(["solo", "duet"]), variants=5, workloads=2)
-
-
-def declared(planned: int, blocks: int) -> Procedure:
-    return declare_procedure(planned, SHARES).after(blocks)
-
 
 # -- the two questions ---------------------------------------------------------------------------
 
@@ -140,15 +134,6 @@ def current(make: Make) -> Callable[..., Campaign]:
         return load_campaign(directory)
 
     return build
-
-
-def mark_current(planned: int) -> tuple[str, ...]:
-    """The SQL that plans so many blocks, completed one after another."""
-    counts = json.dumps({"solo": planned, "duet": planned})
-    return (
-        f"UPDATE campaign SET value = '{counts}' WHERE key = 'planned_blocks'",
-        "UPDATE block SET started = 10 * block, ended = 10 * block + 9, disturbed = NULL",
-    )
 
 
 def figures(comparisons: Comparisons) -> list[tuple[str, str, float, float, Verdict]]:

@@ -1,9 +1,9 @@
 """The whole host's counters: from the text of /proc/stat, and over a step's window."""
 
 import pytest
+from example_steps import IDLE, gathered, interval
 from hypothesis import given
 from hypothesis import strategies as st
-from test_summary import IDLE, gathered, interval
 
 from dballoc.campaign.trials.trial_rows import make_host_sample_row, make_host_step_rows
 from dballoc.measure.host_sampler import HostSample, parse_host_sample, take_host_sample

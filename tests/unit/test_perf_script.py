@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from example_perf_script import TEXT
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,23 +18,6 @@ from dballoc.profile.contention.contention import PerfFrames, name_places
 from dballoc.profile.contention.perf_script import Lost, Sampled, Switch, parse_events, parse_frame
 from dballoc.profile.model import Frame
 from hostile_files import HostileFile, HostileFiles
-
-TEXT = """\
-16440/16443 36498.245564687: PERF_RECORD_SWITCH IN         
-16440/16443 36498.245574139: sched:sched_waking: comm=my con pid=16445 prio=139 target_cpu=001
-\tffffffff813a88b4 ([kernel.kallsyms])
-\t           86193 (/usr/lib/x86_64-linux-gnu/libc.so.6)
-\t          1098eb (/usr/lib/x86_64-linux-gnu/libc.so.6)
-
-        16440/16443 36498.245627459: sched:sched_wakeup: comm=c pid=16445 prio=139 target_cpu=001 ffffffff813a82d5 ttwu_do_activate ([kernel.kallsyms])
-16440/16443 36498.245635221:   context-switches: 
-\tffffffff821f8c03 ([kernel.kallsyms])
-\t          7a11f0 (/opt/my (x)/bin/mariadbd (deleted))
-\t            11d4 (/usr/lib/libstdc++.so.6.0.30)
-
-16440/16443 36498.245700000: PERF_RECORD_SWITCH OUT preempt
-16440/16443 36498.245700001: PERF_RECORD_LOST lost 123
-"""
 
 
 def name(address: int, file: str) -> Frame:

@@ -1,10 +1,10 @@
 """Whether a program starts privileged, by what its file gives it and who starts it."""
 
 import os
-import struct
 from pathlib import Path
 
 import pytest
+from example_option_tables import attribute
 
 from dballoc.campaign.preparation import proved_malloc
 from dballoc.errors import UsageError
@@ -16,15 +16,6 @@ from dballoc.servers.build import Build
 
 SYS_NICE, IPC_LOCK, CHECKPOINT = 1 << 23, 1 << 14, 1 << 40
 A_USER, ROOT = Starter(1000, 1000), Starter(0, 0)
-
-
-def attribute(
-    permitted: int, effective: bool = True, revision: int = 2, inheritable: int = 0
-) -> bytes:
-    halves = (permitted & 0xFFFFFFFF, inheritable, permitted >> 32, 0)
-    words = halves[:2] if revision == 1 else halves
-    rootid = struct.pack("<I", 100000) if revision == 3 else b""
-    return struct.pack(f"<I{len(words)}I", revision << 24 | effective, *words) + rootid
 
 
 @pytest.mark.parametrize("revision", [1, 2, 3])

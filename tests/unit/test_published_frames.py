@@ -7,10 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 from example_results import SIZES
+from example_waits import CLIENT, LOCK, UNLOCK, WORK, profile, stack
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from test_waits import CLIENT, LOCK, UNLOCK, WORK, profile, stack
 
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign

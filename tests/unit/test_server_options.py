@@ -4,22 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from example_builds import BUILD, argv
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.errors import UsageError
-from dballoc.servers.build import Build
 from dballoc.servers.private import command_line
-from dballoc.servers.private.command_line import RESERVED, Address
-
-BUILD = Build(
-    family="mariadb",
-    version="10.11.19-MariaDB",
-    executable=Path("/usr/sbin/mariadbd"),
-    basedir=Path("/usr"),
-    share=Path("/usr/share/mysql"),
-    plugins=Path("/usr/lib/plugin"),
-)
+from dballoc.servers.private.command_line import RESERVED
 
 
 @pytest.mark.parametrize("option", RESERVED)
@@ -51,12 +42,6 @@ def test_what_is_no_options_name_is_refused(name: str) -> None:
 )  # fmt: skip
 def test_ordinary_options_are_taken(option: str) -> None:
     command_line.check({option: "x"}, "here")
-
-
-def argv(given: dict[str, str], port: int | None = None) -> list[str]:
-    return command_line.command(
-        BUILD, Path("/data"), Address(Path("/run/d/mysqld.sock"), port), given
-    )
 
 
 def test_no_option_file_is_read() -> None:

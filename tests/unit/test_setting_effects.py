@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_option_tables import make_option_table, make_tunable
 
 from dballoc import catalogue
 from dballoc.allocators.find_library import Allocator
@@ -140,20 +141,6 @@ def test_an_older_name_that_mimalloc_still_takes() -> None:
     assert effects == {"MIMALLOC_RESET_DELAY=3": "applied"}
 
 
-def make_tunable(layout: str, name: str, alias: str, number: int, is_set: bool) -> bytes:
-    """A record as glibc 2.36, 2.39 or 2.41 has it."""
-    kind = struct.pack("<QQQ", 0, 0, 255 if name.endswith("perturb") else 9)
-    match layout:
-        case "2.36":
-            value, bits, size = struct.pack("<Q", number), struct.pack("<?3xI", is_set, 1), 24
-        case "2.39":
-            value, bits, size = struct.pack("<QQ", number, 0), struct.pack("<?", is_set), 31
-        case _:
-            value = struct.pack("<QQQQ", 7, 0, number, 0)
-            bits, size = struct.pack("<?", is_set), 39
-    return name.encode().ljust(40, b"\0") + kind + value + bits + alias.encode().ljust(size, b"\0")
-
-
 @pytest.mark.parametrize("layout", ["2.36", "2.39", "2.41"])
 def test_the_loaders_list(layout: str) -> None:
     data = b"junk" * 6 + b"".join(
@@ -172,18 +159,6 @@ def test_the_loaders_list(layout: str) -> None:
     # One that is cut short, and one of a layout that is not known.
     assert len(parse_tunable_list(data[:-60])) == 2
     assert parse_tunable_list(data.replace(b"MALLOC_PERTURB_", b"MALLOC_PERTURB?")) == {}
-
-
-def make_option_table(start: int) -> bytes:
-    """Names and two options of mimalloc, as they lie from ``start`` on."""
-    texts = b"\0show_errors\0segment_decommit_delay\0reset_delay\0".ljust(64, b"\0")
-    show, decommit, older = (
-        start + texts.index(name) for name in (b"show_errors", b"decommit_delay", b"reset_delay")
-    )
-    options = struct.pack("<qIIQQ", 0, 1, 0, show, 0) + struct.pack(
-        "<qIIQQ", -1, 2, 15, decommit, older
-    )
-    return texts + options
 
 
 def test_mimallocs_table() -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from test_allocator_statistics import GPERFTOOLS, JEMALLOC
+from example_statistics import GPERFTOOLS, JEMALLOC
 
 from dballoc.explain.sources import allocator_statistics
 from dballoc.process_memory.heaps.allocator_statistics import (

@@ -4,7 +4,7 @@ bytes each.
 
 import struct
 
-from test_heap_image import Image, check, read, sound
+from example_heaps import Image, check, read, sound
 
 from dballoc.process_memory.heaps import glibc_heap
 

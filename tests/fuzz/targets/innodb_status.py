@@ -1,6 +1,6 @@
 """SHOW ENGINE INNODB STATUS, the section of the buffer pool."""
 
-from test_innodb_status import AFTER, BEFORE, MYSQL_55, PERCONA
+from example_innodb_status import AFTER, BEFORE, MYSQL_55, PERCONA
 
 from dballoc.explain.checklist.checklist import list_pool_rows
 from dballoc.explain.sources.innodb_status import parse_buffer_pool

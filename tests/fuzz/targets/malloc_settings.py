@@ -2,8 +2,7 @@
 mimalloc's table, the auxiliary vector, the attribute with its file's capabilities.
 """
 
-from test_privileged_start import attribute
-from test_setting_effects import make_option_table, make_tunable
+from example_option_tables import attribute, make_option_table, make_tunable
 
 from dballoc.host import privileged_start
 from dballoc.process_memory.malloc.read_settings import parse_option_table, parse_tunable_list

@@ -1,6 +1,6 @@
 """The first 64 KiB of what may be one of mimalloc's segments, out of a target's memory."""
 
-from test_mimalloc import LARGE, WHOLE, image
+from example_segments import LARGE, WHOLE, image
 
 from dballoc.process_memory.heaps import mimalloc_heap
 

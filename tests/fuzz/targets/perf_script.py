@@ -1,6 +1,6 @@
 """What ``perf script`` prints of a process: names of files are that process's own."""
 
-from test_perf_script import TEXT
+from example_perf_script import TEXT
 
 from dballoc.profile.contention import perf_script
 from dballoc.profile.model import Frame
