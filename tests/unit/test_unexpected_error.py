@@ -29,8 +29,8 @@ import dballoc.cli.verbs.doctor as somewhere
 def verb(word: str = "") -> None:
     password = "hunter2"
     {body}
-somewhere.verb = verb
-verb_list.VERBS["break"] = verb_list.Verb(module="doctor", name="verb", summary="")
+somewhere.doctor = verb
+verb_list.VERBS["break"] = verb_list.Verb(module="doctor", summary="")
 sys.argv = ["dballoc", "break", "--word", "correct-horse"]
 main.main()
 """
