@@ -29,8 +29,8 @@ from planted_causes import (
 from report_cases.private_server import PrivateServer, Workshop
 
 from dballoc.allocators import find_library
-from dballoc.errors import Failure, UsageError
-from dballoc.numbers import with_unit
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.numbers import with_unit
 
 MIB = 1 << 20
 Load = Callable[[PrivateServer, ExitStack], None]

@@ -30,8 +30,8 @@ import pymysql
 from planted_causes import CAUSES, Cause, plant
 from report_cases.private_server import Workshop
 
-from dballoc.errors import Failure, UsageError
-from dballoc.numbers import with_unit
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.numbers import with_unit
 
 SERVERS = "mariadb,mysql@9.7,mariadb@11.8,mysql@8.0.33"
 OPTIONS = {

@@ -22,7 +22,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.numbers import mebibytes
+from dballoc.ground.numbers import mebibytes
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
 MOST_SECONDS, MOST_BYTES = 5.0, 300 << 20

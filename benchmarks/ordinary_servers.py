@@ -24,8 +24,8 @@ import pymysql
 from report_cases.private_server import PrivateServer, Workshop
 
 from dballoc.allocators import find_library
-from dballoc.errors import Failure, UsageError
-from dballoc.numbers import with_unit
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.numbers import with_unit
 from dballoc.servers import build as server_builds
 
 SERVERS = ("mariadb", "mysql@9.7")

@@ -25,7 +25,7 @@ from campaigns import run
 
 from dballoc.allocators import find_library
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_socket import HEAP_PROBE
 from dballoc.profile.heap import probe_client

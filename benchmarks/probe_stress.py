@@ -34,7 +34,7 @@ from pathlib import Path
 from dballoc.allocators import find_library
 from dballoc.allocators.find_library import Allocator
 from dballoc.catalogue import allocators
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket
 from dballoc.host.process_handle import Process

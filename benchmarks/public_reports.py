@@ -19,7 +19,7 @@ from report_cases import heap, owners, programs, resident, settings
 from report_cases.case import Case, Judgement, shorten
 from report_cases.private_server import Workshop
 
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 
 CASES: list[Case] = [
     *heap.CASES,

@@ -28,7 +28,7 @@ from dballoc.analysis.campaign_tables import read_results
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
 from dballoc.analysis.published.setup.run_setup import DEFAULT, NOT_SET, NOT_STATED, PostComparison
 from dballoc.document.markdown import escape_markdown
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 
 # Exit statuses of what cannot be run as asked, and of what was interrupted.
 REFUSED, INTERRUPTED = 2, 130

@@ -32,7 +32,7 @@ import numpy as np
 from replay_traces import make_server_like_trace
 
 from dballoc.allocators.find_library import find_allocator
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.trace.model import NONE, Trace
 from dballoc.trace.replay import run_replay
 from dballoc.trace.replay.plan_file import write_plan

@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 import dballoc
-from dballoc.files import caller_umask
+from dballoc.ground.files import caller_umask
 from hostile_files import HostileFiles, serve_files
 
 # No deadline: how long an example takes says more of the machine's other work than of the code.

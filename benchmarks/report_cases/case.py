@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dballoc.numbers import with_unit
+from dballoc.ground.numbers import with_unit
 from report_cases.private_server import Workshop
 
 

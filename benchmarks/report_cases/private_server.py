@@ -15,7 +15,7 @@ from typing import Any
 
 import pymysql
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.servers import build as server_builds
 from dballoc.servers.build import Build
 

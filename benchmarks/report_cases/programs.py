@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.servers import build as server_builds
 from report_cases.case import Case, Judgement, judge_words
 from report_cases.private_server import Workshop

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import smaps
 from report_cases.case import Case, Judgement, judge_bytes, judge_words

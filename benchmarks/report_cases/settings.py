@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dballoc.allocators import find_library
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.servers import build as server_builds
 from report_cases.case import Case, Judgement, judge_absence, judge_words
 from report_cases.private_server import ANSWER, PrivateServer, Workshop

@@ -14,10 +14,10 @@ from harness import Server as AccountServer
 
 from dballoc.allocators import find_library
 from dballoc.catalogue import verdicts as limits
-from dballoc.errors import UsageError
 from dballoc.explain import explanation
 from dballoc.explain.verdicts import verdicts
 from dballoc.explain.verdicts.verdict import MemoryVerdict
+from dballoc.ground.errors import UsageError
 from dballoc.host.process_handle import Process
 from dballoc.host.settings import thp
 from dballoc.servers.running.credentials import Credentials

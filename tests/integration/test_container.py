@@ -15,7 +15,7 @@ from containers import Inside, make_image, run_container
 from harness import A_USER, Cli, Done
 
 from dballoc.allocators import find_library
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 USER = A_USER
 

@@ -21,9 +21,9 @@ import pytest
 from harness import BIN, Cli, Launch, wait_until
 
 from dballoc.catalogue import verdicts as limits
-from dballoc.errors import UsageError
 from dballoc.explain import explanation
 from dballoc.explain.verdicts import verdicts
+from dballoc.ground.errors import UsageError
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup, cgroup_memory
 from dballoc.host.resources.cgroup_tree import ControlGroups

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from harness import Cli, Experiment, processes_of, rows, wait_until
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cgroup
 from dballoc.trace.model import Mark
 from dballoc.trace.trace_file.write_trace import write_trace

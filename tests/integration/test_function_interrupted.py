@@ -14,9 +14,9 @@ import pymysql
 import pytest
 from harness import A_USER, Cli, Done, Server, give, wait_until
 
-from dballoc.errors import Failure
 from dballoc.explain.sources import loadable_function
 from dballoc.explain.sources.loadable_function import STATS, TRIM
+from dballoc.ground.errors import Failure
 from dballoc.host.process_handle import Process
 from dballoc.servers.running import connection
 from dballoc.servers.running.credentials import Credentials

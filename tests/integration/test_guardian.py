@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.guardian import guardian
 from dballoc.host.guardian import guardian_client as our_end
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
@@ -620,7 +620,7 @@ def test_when_the_guardian_is_killed_dballoc_ends_its_grandchildren(
 ORPHANAGE = """
 import subprocess, sys, time
 from pathlib import Path
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.guardian.guardian_client import Custody
 
 home, daemon = Path(sys.argv[1]), sys.argv[2]

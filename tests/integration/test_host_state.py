@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("needs_root")]
 SWITCHING = """
 import random, sys
 from pathlib import Path
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.settings import machine_lock
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings.writable_settings import HostSetting

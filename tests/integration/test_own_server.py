@@ -25,7 +25,7 @@ from harness import (
 )
 
 from dballoc.allocators import find_library as find_allocator
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.servers import build as find_build
 
 

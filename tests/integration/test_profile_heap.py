@@ -16,7 +16,7 @@ from harness import A_USER, Cli, Experiment
 from probed_server import ProbedServer
 
 from dballoc.allocators import find_library
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.profile.formats.profile_file import load_profile
 
 pytestmark = pytest.mark.alone

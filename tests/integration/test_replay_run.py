@@ -20,7 +20,7 @@ from dballoc.allocators.find_library import (
 )
 from dballoc.allocators.server_environment import build_environment
 from dballoc.campaign.replay import prepare_replay
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.resources import cgroup
 from dballoc.servers import relink

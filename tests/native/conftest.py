@@ -12,7 +12,7 @@ from emulation import find_reason, name_test
 from machine import MACHINE
 
 from captured_run import run_captured
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from limited_memory import limited_memory
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from dballoc.allocators import find_library
 from dballoc.catalogue import allocators
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 VARIABLE = "DBALLOC_TEST_MACHINE"
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from machine import MACHINE
 
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket, find_preload_in_directory
 from dballoc.host.process_handle import Process
 from dballoc.profile.heap.probe_client import Probe

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.process_handle import Process
 from dballoc.profile.contention import contention

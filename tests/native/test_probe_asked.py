@@ -27,7 +27,7 @@ from programs import (
 )
 
 from captured_run import run_captured
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.profile.heap import probe_client
 
 pytestmark = pytest.mark.alone  # what it counts and times wants the CPUs

@@ -25,9 +25,9 @@ from dballoc.analysis.statistics.ratio_interval import count_common_freedom
 from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.verbs.aa import build_twins
-from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
 from dballoc.report.wording import detectable_difference
 
 TPS = make_metric("tps:reads", 16)

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from dballoc.errors import Failure, UsageError
 from dballoc.explain.checklist.section import Bytes
 from dballoc.explain.verdicts.verdict import MemoryVerdict
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import abandonable_work, answers, look_limits, touches
 from dballoc.host.abandonable.abandonable_work import AbandonableWork, run_abandonable

@@ -21,7 +21,7 @@ from dballoc.campaign.interim_looks import plan_extension
 from dballoc.campaign.ways.way import BlockEstimate, DurationEstimate
 from dballoc.cli.bench_parts.bench_campaign import describe_time
 from dballoc.document.model import Answer
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.sections.duet import _describe_duet, _describe_pairs, _describe_steal
 from dballoc.report.sections.shared_sections import _describe_moderation

@@ -40,7 +40,7 @@ BREACHES = {
         "report/a.py:1: report imports servers, and may not",
     ),
     "a room that nobody knows": (
-        {"attic/a.py": "from dballoc import errors\n", "errors.py": ""},
+        {"attic/a.py": "from dballoc import errors\n", "ground/errors.py": ""},
         "of which one is in no storey",
     ),
     "a crowded room": ({f"host/m{i}.py": "" for i in range(16)}, "host: 16"),
@@ -178,9 +178,9 @@ def test_a_path_on_a_page_is_there_or_written(
 def test_what_keeps_the_rules_is_let_be(tmp_path: Path) -> None:
     root = tmp_path / "dballoc"
     (root / "host").mkdir(parents=True)
-    (root / "errors.py").write_text("")
+    (root / "ground/errors.py").write_text("")
     (root / "host" / "a.py").write_text(
-        '"""See :mod:`dballoc.errors`, :class:`C`, :func:`os.open`."""\n'
+        '"""See :mod:`dballoc.ground.errors`, :class:`C`, :func:`os.open`."""\n'
         "from dballoc import errors\n[sys.executable, '-I', '-c', code]\n"
         + DATACLASS.replace("frozen", "kw_only")
         + FIELDS

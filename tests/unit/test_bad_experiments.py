@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
+from dballoc.ground.errors import UsageError
 
 GOOD = """
 name = "x"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dballoc.campaign.preparation import prepare, prepare_variant
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Server
+from dballoc.ground.errors import UsageError
 from dballoc.load.sysbench_command import Sysbench
 from dballoc.servers.private import binary_log, command_line, data_template
 from dballoc.servers.private.admin_connection import Admin

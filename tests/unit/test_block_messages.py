@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc import readers
 from dballoc.experiment import schedule
+from dballoc.ground import readers
 from dballoc.hosts.block_messages import (
     BlockFinished,
     BlockRefused,

@@ -10,7 +10,7 @@ import pytest
 
 _SCRIPT = """
 import os, pathlib, sys
-from dballoc.files import caller_umask
+from dballoc.ground.files import caller_umask
 if "restrict" in sys.argv:
     caller_umask.remember_and_restrict()
     caller_umask.remember_and_restrict()

@@ -10,9 +10,9 @@ import simulated_hosts
 
 from dballoc.cli import extras
 from dballoc.cli.shared import campaign_on_hosts
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
 from dballoc.hosts.block_request import find_secret
 from dballoc.hosts.place_blocks import Host, Role
 from dballoc.load.workload_files import (

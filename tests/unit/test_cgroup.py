@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cgroup
 
 V2_FILES = ("cgroup.procs", "memory.max", "memory.swap.max", "memory.oom.group", "memory.events")

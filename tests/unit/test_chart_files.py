@@ -9,7 +9,7 @@ import pytest
 from dballoc.document import chart_files
 from dballoc.document.charts import Variants
 from dballoc.document.model import Figure
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.report.charts.ratios import draw_intervals
 
 # \t is XML's.

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.trial_steps import Step
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.hosts.client import pair_hosts, password_seal, server_clock
 from dballoc.hosts.client.load_messages import (

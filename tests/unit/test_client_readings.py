@@ -11,7 +11,7 @@ import pytest
 
 import dballoc
 from dballoc.doctor import leftovers
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.host.process_handle import Process
 from dballoc.host.resources.cgroup_tree import ControlGroups

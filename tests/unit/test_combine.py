@@ -31,8 +31,8 @@ from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts, judge_ov
 from dballoc.analysis.statistics.mean_over_hosts import compute_mean_over_hosts
 from dballoc.analysis.statistics.ratio_interval import Interval
 from dballoc.cli.results_verbs import combine as verb
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
 from dballoc.report.hosts.hosts_report import compose_headline, format_between, list_notes
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.wording.ratios_as_text import show_ratio

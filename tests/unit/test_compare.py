@@ -20,7 +20,7 @@ from dballoc.analysis.tables.campaign_diff import (
     judge_condition,
 )
 from dballoc.cli.results_verbs import compare as verb
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.report import diff_report as said
 
 pytestmark = pytest.mark.long

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dballoc.analysis.decisions.preference import check_condition, parse_condition
 from dballoc.analysis.measures import CONDITIONS
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.decisions.preference import LEAST_MEMORY
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.analysis.tables.counters import build_counter_table, measure_refused_share
-from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import Failure
 from dballoc.report.outputs.campaign_data import collect_tables
 from dballoc.report.sections.counters import describe_counters, make_counter_section
 from dballoc.report.sections.shared_sections import describe_method

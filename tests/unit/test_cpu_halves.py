@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources.cpu_halves import Core, split_cores
 
 

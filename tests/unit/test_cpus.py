@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.model import Cpu
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.servers.running import credentials
 
 

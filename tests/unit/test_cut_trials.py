@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from simulated_hosts import Drive, KilledDriver, SimulatedHosts
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.hosts.executor import HostLost
 from dballoc.hosts.place_blocks import Host
 

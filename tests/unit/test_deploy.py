@@ -25,8 +25,8 @@ from dballoc.cli.results_verbs import deploy as verb
 from dballoc.deploy import deployment, deployment_text
 from dballoc.deploy.deployment import Deployment, build_deployment
 from dballoc.deploy.deployment_text import FORMS, render
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.abandonable import look_limits
 from dballoc.host.settings import thp
 from dballoc.store.results import Results

@@ -11,7 +11,7 @@ import pytest
 
 from dballoc.campaign import results_directory
 from dballoc.campaign.results_directory import ResultsDirectory
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 
 # Holds the lock as another process does, under its own number or another's.
 HOLDER = """

@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.distributions import (
-    compute_binomial_tail,
-    compute_t_quantile,
-    find_t_quantile,
-)
+from dballoc.ground.distributions import compute_binomial_tail, compute_t_quantile, find_t_quantile
 
 
 @given(st.integers(1, 200), st.floats(0.5, 0.9999))

@@ -13,7 +13,7 @@ import pytest
 from dballoc.doctor import cpus_memory_disk, examine, installation, kernel, leftovers, software
 from dballoc.doctor.finding import Finding
 from dballoc.doctor.installation import VerbPackages
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.package_names import parse_policy
 from dballoc.host.process_handle import Process

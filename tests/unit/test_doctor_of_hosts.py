@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from dballoc.cli.shared import doctor_of_hosts
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.hosts.place_blocks import Host
 from dballoc.store.facts import Environment
 

@@ -11,7 +11,7 @@ from dballoc.document.csv import make_frame
 from dballoc.document.json import dump_json
 from dballoc.document.model import Column, tabulate
 from dballoc.document.terminal import print_table
-from dballoc.numbers import percent
+from dballoc.ground.numbers import percent
 
 COLUMNS = (
     Column("variant"),

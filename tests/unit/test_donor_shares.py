@@ -9,7 +9,6 @@ from example_server_memory import make_server_memory, make_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
 from dballoc.explain.attribution.label_blocks import Demand, divide_donor
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import LedgerLine
@@ -17,6 +16,7 @@ from dballoc.explain.difference import compare_explanations
 from dballoc.explain.output import saved_snapshots
 from dballoc.explain.output.load_snapshots import load_series
 from dballoc.explain.sources.server_memory import LOGS, SESSIONS, OwnerMemory, assign_to_owners
+from dballoc.ground.errors import UsageError
 from dballoc.process_memory import smaps
 from dballoc.process_memory.mapping_kind import MappingKind
 

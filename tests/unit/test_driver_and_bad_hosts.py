@@ -9,8 +9,8 @@ import simulated_hosts
 from simulated_hosts import Drive, SimulatedHosts
 from test_driver_of_hosts import BLOCK_ROW, measure_noise
 
-from dballoc.errors import Failure
 from dballoc.experiment import schedule
+from dballoc.ground.errors import Failure
 from dballoc.hosts.block_messages import (
     BlockFinished,
     BlockRefused,

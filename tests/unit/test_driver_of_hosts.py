@@ -23,10 +23,10 @@ from dballoc.analysis.tables.baseline_comparison import (
     select_judged_blocks,
 )
 from dballoc.campaign.run_blocks import CampaignRun
-from dballoc.errors import Failure
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
+from dballoc.ground.errors import Failure
 from dballoc.hosts.block_messages import (
     MOST_NOTICES,
     BlockFinished,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.cli.shared import experiment_from_flags
-from dballoc.errors import UsageError
 from dballoc.experiment.experiment_paths import anchor_paths
+from dballoc.ground.errors import UsageError
 
 BASE = Path("/base")
 

@@ -9,8 +9,8 @@ import pytest
 from example_explanations import look
 
 from dballoc.cli.verbs.explain import explain
-from dballoc.errors import UsageError
 from dballoc.explain.output import saved_snapshots
+from dballoc.ground.errors import UsageError
 
 NOWHERE = Path("/nowhere/x")
 LISTEN = "127.0.0.1:9109"

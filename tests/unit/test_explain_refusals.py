@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.checklist.memory_events import EventFilter
+from dballoc.ground.errors import Failure
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps import glibc_heap

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from dballoc.cli.explain_parts.text_plot import draw_plot
-from dballoc.errors import Failure, UsageError
 from dballoc.explain import explanation
 from dballoc.explain.attribution.ledger_line import LIVE
 from dballoc.explain.difference import compare_explanations
@@ -21,6 +20,7 @@ from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import load_snapshots, openmetrics, page, saved_snapshots
 from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.explain.watch import WatchPace, compute_pause, thin_series, watch
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.process_handle import Process
 
 OWNERS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from dballoc.errors import Failure, UsageError
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.exporter import look_cache, run_exporter
 from dballoc.explain.exporter.listen_address import (
@@ -29,6 +28,7 @@ from dballoc.explain.exporter.look_cache import LookCache, ServedLook, ServerLoo
 from dballoc.explain.exporter.run_exporter import Listening, check_listening
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.watch import WatchPace
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.process_handle import Process
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import ProcessLimits

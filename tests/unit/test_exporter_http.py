@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from dballoc.errors import UsageError
 from dballoc.explain.exporter import http_server
 from dballoc.explain.exporter.http_server import MetricsServer, Service, open_server
 from dballoc.explain.exporter.listen_address import Admission, ListenAddress
+from dballoc.ground.errors import UsageError
 
 TEXT = "dballoc_up 1\n# EOF\n"
 LOCAL = Admission(names=frozenset({"localhost", "127.0.0.1"}), token=b"")

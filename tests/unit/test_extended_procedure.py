@@ -40,7 +40,7 @@ from dballoc.analysis.tables.campaign_diff import compare_campaigns, find_look_s
 from dballoc.campaign.interim_looks import list_extensions, plan_extension
 from dballoc.campaign.looks import Extension
 from dballoc.campaign.run_blocks import list_budget_looks
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 # -- the two questions ---------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ import pytest
 from example_replays import REPLAY_FACTS
 from example_results import BARE_FACTS, DUET
 
-from dballoc import readers
 from dballoc.experiment.designs import Design
+from dballoc.ground import readers
 from dballoc.store.facts import (
     DeclaredConfirmation,
     Environment,

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import Failure, UsageError
 from dballoc.fetch import fetch_one, private_store
 from dballoc.fetch.clients import archive
 from dballoc.fetch.private_store import FetchedEntry
+from dballoc.ground.errors import Failure, UsageError
 
 SERVER = 'int printf(const char *, ...); int main(void) {{ printf("mysqld  Ver {} for Linux on x86_64 (Ours)\\n"); return 0; }}'
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import UsageError
 from dballoc.fetch.clients import debian_apt
+from dballoc.ground.errors import UsageError
 
 DEB822 = """Types: deb
 # a comment with URIs: in it

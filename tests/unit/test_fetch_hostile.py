@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dballoc.errors import Failure, UsageError
 from dballoc.fetch import fetch_one, private_store
 from dballoc.fetch.clients import archive
 from dballoc.fetch.unpack import archive_members, safe_extraction
+from dballoc.ground.errors import Failure, UsageError
 
 pytestmark = pytest.mark.long
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dballoc.errors import UsageError
 from dballoc.fetch import fetch_one, private_store
 from dballoc.fetch.fetch_job import FetchedTree, FetchJob
 from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.fetch.private_store import FORMAT, MANIFEST, FetchedEntry
+from dballoc.ground.errors import UsageError
 from dballoc.host.guardian.guardian_client import GuardianEnded, Lease
 from dballoc.hosts.fetch_like_driver import (
     fetch_like_driver,

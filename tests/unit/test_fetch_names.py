@@ -3,8 +3,8 @@
 import pytest
 
 from dballoc import catalogue
-from dballoc.errors import UsageError
 from dballoc.fetch import fetch_one, fetch_sources, name_and_version
+from dballoc.ground.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import Failure, UsageError
 from dballoc.fetch import fetch_one
 from dballoc.fetch.clients import build_from_source
 from dballoc.fetch.fetch_job import FetchJob
 from dballoc.fetch.fetch_sources import FetchSource
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.server_user import server_user
 

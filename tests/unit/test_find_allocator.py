@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.allocators import find_library
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 X86_64, I386, AARCH64, SHARED, EXECUTABLE = 62, 3, 183, 3, 2
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import UsageError
 from dballoc.explain import find_server
+from dballoc.ground.errors import UsageError
 
 
 def test_a_systemd_that_does_not_answer_is_one_line(

@@ -22,10 +22,10 @@ from dballoc.campaign.ways import fit as campaign
 from dballoc.cli.search_verbs import fit as verb
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.document.terminal import print_document
-from dballoc.errors import UsageError
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.model import Experiment, Server
 from dballoc.experiment.schedule import Slot
+from dballoc.ground.errors import UsageError
 from dballoc.report import fit_report as said
 from dballoc.report.write_report import gather_document, write_report_outputs
 from dballoc.store.replay_facts import RecordedMark

@@ -9,9 +9,9 @@ from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.shared.field_flags import Changes, takes_flags
 from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.verb_list import application
-from dballoc.errors import UsageError
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
 
 TABLE = {
     "baseline": "tuned",

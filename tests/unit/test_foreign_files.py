@@ -21,13 +21,13 @@ from example_explanations import look
 from example_profiles import heap
 from example_results import BARE_FACTS
 
-from dballoc import readers
 from dballoc.cli import main
-from dballoc.errors import Failure, UsageError
 from dballoc.explain.output import saved_snapshots
 from dballoc.fetch import fetch_one
 from dballoc.fetch.clients import archive
-from dballoc.files.foreign_file import NotRegular, open_foreign_file
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.foreign_file import NotRegular, open_foreign_file
 from dballoc.intake import import_results
 from dballoc.intake.imported_figure import ImportedFigure
 from dballoc.profile.formats import profile_file

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.load import hammerdb_command
 from dballoc.load.workload import Workload, of_catalogue
 

@@ -17,7 +17,7 @@ from dballoc.allocators.host_requirements import Platform
 from dballoc.campaign.preparation import malloc_on_this_host, variant_malloc
 from dballoc.cli.verbs import exec_ as exec_verb
 from dballoc.cli.verbs import verify as verify_verb
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.elf import elf_parser
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import host_obstacles, identify_malloc

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import process_root
 from dballoc.host.elf import loader
 from dballoc.host.preload import preload_socket

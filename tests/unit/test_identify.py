@@ -8,7 +8,7 @@ import pytest
 
 from dballoc import catalogue
 from dballoc.allocators import find_library
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import identify_malloc, malloc_bindings
 

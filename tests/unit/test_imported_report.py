@@ -15,7 +15,7 @@ from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables.profiles import load_imported_profiles
 from dballoc.cli.results_verbs import report as verb
 from dballoc.cli.shared import published_posts
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.intake.import_results import Imported, import_results
 from dballoc.report.report_content import gather_report
 from dballoc.report.sections import imported_results

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc import catalogue
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.intake import stack_profiles
 from dballoc.intake.stack_profiles import parse_frame
 from dballoc.profile import call_tree, frame_kinds

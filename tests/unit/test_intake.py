@@ -9,7 +9,7 @@ from dballoc.analysis.campaign_tables import load_campaign, load_unimported_camp
 from dballoc.analysis.published.imported_machines import split_by_machine
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.intake import csv_figures, sysbench_totals
 from dballoc.intake.import_results import import_results
 from dballoc.report.report_content import gather_report

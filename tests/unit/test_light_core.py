@@ -39,7 +39,7 @@ import json, sys
 sys.modules.update(dict.fromkeys({missing!r}))
 from typer.testing import CliRunner
 from dballoc.cli.verb_list import VERBS, application
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 answers = {{}}
 for verb in VERBS:
     try:
@@ -196,7 +196,7 @@ def test_the_modules_of_an_extra_are_those_of_pyproject(extra: str) -> None:
 
 
 def test_no_module_takes_scipys_slowest(package_path: Path) -> None:
-    """``dballoc.distributions`` has what is needed of scipy.stats, which takes half a second."""
+    """``dballoc.ground.distributions`` has what is needed of scipy.stats, which takes half a second."""
     sources = (package_path / "dballoc").rglob("*.py")
     importing = re.compile(r"^\s*(?:from scipy\.stats|from scipy import stats|import scipy)", re.M)
     assert [str(path) for path in sources if importing.search(path.read_text())] == []

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dballoc.doctor import examine
-from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import HUGE_PAGE_SIZES
+from dballoc.ground.errors import UsageError
 from dballoc.host.process_handle import Process
 from dballoc.host.settings import machine_lock, settings_journal
 from dballoc.host.settings.machine_lock import Hold, LockPlace

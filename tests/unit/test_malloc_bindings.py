@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.elf import loader
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import malloc_bindings

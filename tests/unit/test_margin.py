@@ -11,7 +11,7 @@ from dballoc.analysis.decisions.preference import Preference
 from dballoc.analysis.decisions.recommendation import Ending, Recommendation
 from dballoc.campaign.recorded_facts import check_margin
 from dballoc.document.model import Answer
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.report.report_content import judge_campaign
 
 STORED = "INSERT OR REPLACE INTO campaign VALUES ('margin', '0.03')"

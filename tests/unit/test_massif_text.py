@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dballoc.cli.profile_verbs import heap as heap_verb
 from dballoc.cli.profile_verbs import massif as verb
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.profile.formats import massif, massif_text
 from dballoc.profile.formats.massif import MassifOptions, build_massif_run
 from dballoc.profile.formats.profile_file import save_profile

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from captured_run import run_captured
-from dballoc.distributions import compute_chi_square_quantile, find_chi_square_quantile
+from dballoc.ground.distributions import compute_chi_square_quantile, find_chi_square_quantile
 
 pytestmark = pytest.mark.long
 

@@ -34,7 +34,6 @@ from dballoc.document.csv import format_csv
 from dballoc.document.html import render_html
 from dballoc.document.markdown import escape_markdown, render_markdown
 from dballoc.document.terminal import print_answer
-from dballoc.errors import Failure, UsageError
 from dballoc.explain.sources.loadable_function import (
     LIBRARY,
     STATS,
@@ -44,6 +43,7 @@ from dballoc.explain.sources.loadable_function import (
 )
 from dballoc.explain.sources.server_memory import ServerMemory
 from dballoc.explain.verdicts.evidence import _select_figures as select_figures
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.report.report_content import gather_report
 from dballoc.report.tune import tune_answer
 from dballoc.report.wording.compose_answer import quote_directory

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import dballoc
-from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.experiment.designs import Design
+from dballoc.ground.errors import Failure, NotNow, UsageError
 from dballoc.host.guardian.guardian_client import Lease
 from dballoc.host.settings.machine_lock import HeldByGuardian, HeldByRun
 from dballoc.hosts import node_block

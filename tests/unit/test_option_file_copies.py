@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers.print_defaults import OptionFileCopies
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
-from dballoc.files import caller_umask, output_directory
-from dballoc.files.output_directory import DirectoryStatus, OutputDirectory, find_fault
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files import caller_umask, output_directory
+from dballoc.ground.files.output_directory import DirectoryStatus, OutputDirectory, find_fault
 
 # Whose user ID nobody has.
 STRANGER = 54321

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dballoc.cli.profile_verbs import profile_files
-from dballoc.errors import UsageError
-from dballoc.files.output_file import append_to_file, create_file, write_file
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.output_file import append_to_file, create_file, write_file
 
 STRANGER = 54321
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
@@ -108,7 +108,7 @@ def test_ones_own_pipe_devices_and_descriptors_are_written(tmp_path: Path) -> No
     assert os.read(ends[0], 100) == b"one two"
     for end in ends:
         os.close(end)
-    program = "import sys; from pathlib import Path; from dballoc.files.output_file import write_file; write_file(Path('/dev/stdout'), 'x')"
+    program = "import sys; from pathlib import Path; from dballoc.ground.files.output_file import write_file; write_file(Path('/dev/stdout'), 'x')"
     target = tmp_path / "redirected"
     with target.open("wb") as out:
         subprocess.run([sys.executable, "-c", program], stdout=out, check=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captured_run import run_captured
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.process_handle import Process, parse_auxiliary
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.process_snapshot import parse_page_size

@@ -10,7 +10,7 @@ from example_perf_script import TEXT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.abandonable import look_limits
 from dballoc.host.process_handle import Process
 from dballoc.profile.contention import contention, perf_record, thread_states

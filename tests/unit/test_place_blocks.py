@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.hosts import ray_access
 from dballoc.hosts.block_request import find_difference
 from dballoc.hosts.client.pair_hosts import describe_pairs

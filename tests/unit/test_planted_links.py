@@ -16,10 +16,10 @@ from example_results import BARE_FACTS
 
 from dballoc.campaign.results_directory import ResultsDirectory
 from dballoc.document import chart_files
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.explain.output import saved_snapshots
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host.guardian import guardian
 from dballoc.profile.contention import contention
 from dballoc.profile.formats.profile_file import load_profile

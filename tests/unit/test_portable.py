@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.cli import extras
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host import portable
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_socket import HEAP_PROBE

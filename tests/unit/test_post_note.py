@@ -22,9 +22,9 @@ from dballoc.document.html import render_html
 from dballoc.document.markdown import render_markdown
 from dballoc.document.model import Document
 from dballoc.document.terminal import print_answer
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.load.post_like import fill_post
 from dballoc.report.outputs.campaign_data import collect_tables
 from dballoc.report.report_content import judge_campaign

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_intake import GOOD, OLD, OUTPUT
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.intake import attach_memory, csv_figures, foreign_kinds, sysbench_totals
 from dballoc.intake.import_results import import_results
 

@@ -32,7 +32,7 @@ from dballoc.analysis.tables import baseline_comparison
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.cli.results_verbs import report as verb
 from dballoc.document.model import Answer
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.wording.compose_answer import compose_answer
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.preload import preload_socket
 from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket, find_preload_in_directory
 from dballoc.host.process_handle import Process

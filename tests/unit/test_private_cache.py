@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc import user_directories
-from dballoc.errors import UsageError
+from dballoc.ground import user_directories
+from dballoc.ground.errors import UsageError
 from dballoc.host import directories
 from dballoc.host.unprivileged.server_user import ServerUser
 

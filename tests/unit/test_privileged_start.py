@@ -7,7 +7,7 @@ import pytest
 from example_option_tables import attribute
 
 from dballoc.campaign.preparation import proved_malloc
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host import privileged_start
 from dballoc.host.open_in_process_root import FileRights, read_file_rights
 from dballoc.host.privileged_start import Starter, explain_privilege, parse_capabilities

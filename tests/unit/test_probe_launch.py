@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.cli.profile_verbs.heap import heap_
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_socket import HEAP_PROBE, find_preload_in_directory
 from dballoc.host.process_handle import Process

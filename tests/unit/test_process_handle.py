@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host import process_handle
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.process_handle import Process, parse_environment, parse_users, split_stat

@@ -11,7 +11,7 @@ import pytest
 from example_profiles import MIB, heap
 
 from dballoc.cli.profile_verbs import diff, export
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.profile.formats import export as formats
 from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.model import Frame, Profile, Sample, Value

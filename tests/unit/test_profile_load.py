@@ -10,7 +10,7 @@ from example_profiles import heap, profiles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.profile.formats.profile_file import load_profile, save_profile
 from dballoc.profile.model import Frame, Profile, Sample, Value
 

@@ -4,11 +4,11 @@ import pytest
 
 from dballoc import catalogue
 from dballoc.cli.shared import experiment_from_flags
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, scale, schedule
 from dballoc.experiment.model import Experiment, parse_profile_place
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import is_profiled, plan_probe_steps, plan_steps
+from dballoc.ground.errors import UsageError
 from dballoc.load import workload
 
 PLACE = {"workload": "oltp_read_only", "threads": 8}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.servers import client_programs
 from dballoc.servers.build import Build
 

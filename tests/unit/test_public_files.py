@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.cli.shared.server_options_sources import describe_wrapper
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.intake import foreign_kinds, sysbench_totals
 from dballoc.intake.assemble_campaign import make_name
 from dballoc.intake.import_results import import_results

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import dballoc
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.guardian.guardian import STAMP
 from dballoc.host.machine_description import describe_machine
 from dballoc.hosts import ray_node

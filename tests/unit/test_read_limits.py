@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.errors import Failure
 from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.ground.errors import Failure
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import pagemap_scan, process_snapshot, read_limits, smaps
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from dballoc import catalogue
 from dballoc.campaign.replay.read_trace_file import read_any_trace
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import RecordTrace
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.preload.preload_socket import RECORDER
 from dballoc.trace import trace_size
 from dballoc.trace.compilation.compile_recording import compile_recording

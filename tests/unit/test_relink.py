@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.elf import patch_elf
 from dballoc.servers import relink
 from dballoc.servers.build import Build

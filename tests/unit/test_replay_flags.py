@@ -23,9 +23,9 @@ from dballoc.cli.shared.experiment_from_replay import (
 )
 from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.verbs import replay as replay_verb
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
 from dballoc.trace.changes.moments import find_window
 from dballoc.trace.model import (
     NONE,

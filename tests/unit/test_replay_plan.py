@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.trace.model import NONE, EventKind, Mark, Objects, Trace
 from dballoc.trace.replay import plan_layout
 from dballoc.trace.replay.make_records import assign_slots

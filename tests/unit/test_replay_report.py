@@ -32,7 +32,7 @@ from dballoc.campaign.replay.prepare_replay import may_decay
 from dballoc.campaign.replay.replay_rows import find_peak_within
 from dballoc.deploy.deployment import build_deployment
 from dballoc.document.model import Document
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.report.replay.replay_sections import judge_replays
 from dballoc.report.report_content import gather_report
 from dballoc.report.write_report import write_report_outputs

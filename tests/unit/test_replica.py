@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from dballoc.campaign.preparation import prepare_duet
 from dballoc.campaign.trials import replica
 from dballoc.campaign.trials.replica import ReplicaStep, ReplicationProgress
-from dballoc.errors import UsageError
 from dballoc.fetch.name_and_version import parse_version_numbers
+from dballoc.ground.errors import UsageError
 from dballoc.load import sysbench_command, workload
 from dballoc.load.client_output import IntervalReport, Total
 from dballoc.servers import families

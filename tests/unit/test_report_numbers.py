@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dballoc import numbers
+from dballoc.ground import numbers
 from dballoc.report.wording import ratios_as_text
 
 

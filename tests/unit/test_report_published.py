@@ -13,8 +13,8 @@ from dballoc.analysis.published import measured_figures, published_comparison, p
 from dballoc.analysis.published.published_comparison import ShapeAgreement, compare_published
 from dballoc.analysis.published.published_figures import Published
 from dballoc.cli.shared import published_posts
-from dballoc.errors import UsageError
 from dballoc.experiment.post import PostCpus
+from dballoc.ground.errors import UsageError
 from dballoc.report.report_content import gather_report
 from dballoc.report.sections import scaled_down
 from dballoc.report.sections.published import (

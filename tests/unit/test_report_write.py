@@ -28,9 +28,9 @@ from dballoc.analysis.tables import trial_tables
 from dballoc.analysis.tables.level_curves import compare_all_pairs
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.document.terminal import print_document
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.report.report_content import gather_report
 from dballoc.report.write_report import FORMS, gather_document, write_report_outputs
 from dballoc.store.facts import WorkloadFacts

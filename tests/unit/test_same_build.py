@@ -13,7 +13,7 @@ import pytest
 
 from dballoc.allocators import find_library, library_version
 from dballoc.campaign.preparation import like_running_server
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.elf import elf_parser
 from dballoc.host.process_handle import Process
 from dballoc.servers.running import running_server, same_build

@@ -11,10 +11,10 @@ from example_explanations import look
 
 from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.shared.safe_output import Console, clean
-from dballoc.errors import UsageError
 from dballoc.explain.checklist.section import Bytes, ChecklistSection, format_cell
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import load_snapshots, page, saved_snapshots
+from dballoc.ground.errors import UsageError
 from dballoc.process_memory.process_usage import ProcessUsage
 
 MIB = 1 << 20

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc import catalogue
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
 from dballoc.load.post_like import fill_post
 
 TWO = {0, 1}

@@ -6,7 +6,7 @@ import pytest
 
 from dballoc.cli.explain_parts import serve_metrics
 from dballoc.cli.explain_parts.explain_request import Target
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 
 
 def test_a_server_that_was_named_by_its_pid_is_no_other_that_gets_this_pid() -> None:

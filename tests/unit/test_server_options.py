@@ -8,7 +8,7 @@ from example_builds import BUILD, argv
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.servers.private import command_line
 from dballoc.servers.private.command_line import RESERVED
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged import server_user as server_user_module
 from dballoc.host.unprivileged.server_user import (

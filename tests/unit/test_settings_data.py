@@ -14,7 +14,7 @@ from dballoc.allocators import tunables as tunables_module
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.server_environment import build_environment
 from dballoc.doctor import inventory
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 GLIBC = Allocator(name="glibc", libraries=(), version="2.36")
 OLD_GLIBC = Allocator(name="glibc", libraries=(), version="2.31")

@@ -23,9 +23,9 @@ from dballoc.analysis.hosts.split_by_host import count_lost_hosts, find_own_name
 from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.cli.results_verbs import combine as verb
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.numbers import listing
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.numbers import listing
 from dballoc.report.diff_report import Side
 from dballoc.report.hosts.hosts_report import compose_headline, describe_verdicts
 from dballoc.report.hosts.redact_hosts import redact_pool

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from example_results import BARE_FACTS
 
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Slot
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.store.results import FILE, FORMAT, Results, TrialRecord
 from dballoc.store.rows import (
     BlockRow,

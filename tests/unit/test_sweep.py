@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.cli.shared import experiment_from_flags
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, sweep
+from dballoc.ground.errors import UsageError
 
 BASE = {"baseline": "glibc", "workloads": ["oltp_read_only"], "threads": [1]}
 

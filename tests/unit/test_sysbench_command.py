@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Data, Experiment, Load
+from dballoc.ground.errors import UsageError
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import client, sysbench_command
 from dballoc.load.workload import of_catalogue, settle

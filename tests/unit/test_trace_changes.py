@@ -10,7 +10,7 @@ from example_traces_of_recordings import assert_equal_traces, count_events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.trace.changes.anonymise_trace import anonymise_trace
 from dballoc.trace.changes.compose_traces import Stretch, compose_traces
 from dballoc.trace.changes.compose_traces import count_events as estimate

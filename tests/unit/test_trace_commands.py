@@ -10,7 +10,7 @@ from example_recordings import simulate
 from example_traces_of_recordings import assert_equal_traces, count_events
 
 from dballoc.cli.trace_verbs import info, make_trace
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.model import Trace
 from dballoc.trace.trace_file.read_trace import TraceLimits, read_trace

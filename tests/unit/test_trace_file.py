@@ -17,7 +17,7 @@ from example_traces_of_recordings import assert_equal_traces
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.model import NONE, EventKind, Mark, ThreadEvents, Trace
 from dballoc.trace.trace_file import layout

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.trace.figures.live_curve import compute_live_curve
 from dballoc.trace.importers import call_rows
 from dballoc.trace.importers.glibc_trace import RECORD

@@ -12,7 +12,7 @@ import pytest
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.cli.results_verbs import deploy
 from dballoc.document.model import Answer
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_report import (
     describe_knobs,

@@ -13,8 +13,8 @@ from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, SharedHost
 from dballoc.campaign.preparation.prepare_variant import MOST_DUET_CLIENTS, count_most_clients
 from dballoc.campaign.trials.duet_trial import Slices
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Tune, Variant
+from dballoc.ground.errors import UsageError
 from dballoc.host.settings import machine_lock, thp
 from dballoc.load.sysbench_command import Sysbench
 from dballoc.tune import prepare_tune as tune_preparation

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dballoc import catalogue
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Tune, Variant
+from dballoc.ground.errors import UsageError
 from dballoc.tune import propose_parameters as proposals
 from dballoc.tune.propose_parameters import (
     Evaluation,

@@ -15,7 +15,7 @@ import pytest
 
 from captured_run import run_captured
 from dballoc.cli import unexpected_error
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 
 pytestmark = pytest.mark.long
 

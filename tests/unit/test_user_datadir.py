@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.abandonable import look_limits
 from dballoc.servers import user_datadir
 from hostile_files import HostileFiles

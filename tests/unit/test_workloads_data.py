@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from dballoc import catalogue
 from dballoc.cli.shared import experiment_from_flags
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Load
+from dballoc.ground.errors import UsageError
 from dballoc.load import workload
 from dballoc.load.workload_cycles import expand
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from dballoc.allocators import host_requirements, library_version
 from dballoc.catalogue import allocators, look_up
-from dballoc.errors import UsageError
 from dballoc.fetch import fetch_sources, name_and_version, private_store
-from dballoc.files.foreign_file import open_foreign_file
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.foreign_file import open_foreign_file
 from dballoc.host import open_in_process_root
 from dballoc.host.package_names import Packages
 

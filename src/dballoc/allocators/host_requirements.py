@@ -15,7 +15,7 @@ from typing import Any
 
 from dballoc import catalogue
 from dballoc.allocators import version_ranges
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 RSEQ = "glibc.pthread.rseq"
 NEEDS_GLIBC = "a glibc of 2.35 or newer can keep it from that"

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dballoc import readers
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
-from dballoc.files.foreign_file import open_foreign_file
+from dballoc.ground import readers
+from dballoc.ground.files.foreign_file import open_foreign_file
 from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.elf.loader import is_loader
 from dballoc.host.process_handle import Process

@@ -14,7 +14,7 @@ from typing import Any
 from dballoc import catalogue
 from dballoc.allocators import version_ranges
 from dballoc.allocators.find_library import Allocator
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 _NEAR = 0.85
 _SIZE = re.compile(r"(\d+)([KMG]?)(?:i?B)?", re.IGNORECASE)

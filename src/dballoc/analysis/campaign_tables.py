@@ -8,10 +8,10 @@ import polars as pl
 
 from dballoc.analysis import results_consistency
 from dballoc.analysis.measures import CPU, OF_LEVEL, PEAK, Measure, list_judged, list_measures
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
 from dballoc.store.facts import FINAL_ENDINGS, Environment, Facts
 from dballoc.store.replay_facts import ReplayFacts
 from dballoc.store.results import HOST_LOST, Results

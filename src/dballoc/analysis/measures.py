@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dballoc import catalogue
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY
-from dballoc.numbers import count
+from dballoc.ground.numbers import count
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,10 +7,10 @@ from typing import Any, get_args
 import polars as pl
 from pydantic import TypeAdapter
 
-from dballoc import readers
-from dballoc.errors import Failure
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY, CounterName, Experiment
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure
 from dballoc.store import column_types as forms
 from dballoc.store.facts import Facts, ImportedFacts, parse_environment
 from dballoc.store.open_database import FILE

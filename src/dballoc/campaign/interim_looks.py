@@ -18,9 +18,9 @@ from dballoc.analysis.decisions.sequential_test import (
 from dballoc.analysis.decisions.stopping_rule import is_design_decided
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.campaign.looks import Extension
-from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import format_duration
-from dballoc.numbers import duration
+from dballoc.ground.errors import UsageError
+from dballoc.ground.numbers import duration
 
 
 class InterimLooks:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dballoc.analysis.decisions.sequential_test import Procedure
-from dballoc.numbers import listing
+from dballoc.ground.numbers import listing
 
 
 class Looks(Protocol):

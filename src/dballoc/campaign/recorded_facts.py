@@ -8,10 +8,10 @@ import dballoc
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepared import Prepared
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.designs import Design
+from dballoc.ground.errors import UsageError
 from dballoc.host import machine_description
 from dballoc.store.facts import (
     CounterFacts,

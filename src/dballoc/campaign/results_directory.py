@@ -7,10 +7,10 @@ import os
 import time
 from pathlib import Path
 
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.store.facts import FINAL_ENDINGS
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results

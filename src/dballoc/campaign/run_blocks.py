@@ -19,7 +19,7 @@ from dballoc.campaign.recorded_facts import check_margin
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.campaign.ways.way import Blocks, DurationEstimate, TrialT, Unsuitable
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.store.facts import DuetFacts, Facts
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results

@@ -16,8 +16,8 @@ from dballoc.campaign.results_directory import ROOM, ResultsDirectory
 from dballoc.campaign.trials.client_host import ClientHost
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
-from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.experiment.schedule import Slot
+from dballoc.ground.errors import Failure, NotNow, UsageError
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, Lease
 from dballoc.host.settings import machine_lock, thp

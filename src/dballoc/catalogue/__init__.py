@@ -9,7 +9,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 Entries = dict[str, dict[str, Any]]
 

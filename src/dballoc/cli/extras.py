@@ -4,7 +4,7 @@
 
 from importlib.util import find_spec
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host import portable
 
 _REPORT = ("cffi", "numpy", "polars", "scipy", "symbolic", "vl_convert")

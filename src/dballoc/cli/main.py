@@ -13,8 +13,8 @@ from dballoc.cli.interruptible_child import reads_files_of_others, run_interrupt
 from dballoc.cli.shared.one_thread_for_numpy import one_thread_for_numpy
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.verb_list import VERBS, application, make_listing
-from dballoc.errors import Failure, UsageError
-from dballoc.files.caller_umask import remember_and_restrict
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.caller_umask import remember_and_restrict
 from dballoc.host import portable
 
 # Typer's own errors about words of the command line. It has no public name for their base class.

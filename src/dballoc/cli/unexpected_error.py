@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 
 import dballoc
-from dballoc.files.output_directory import write_own
+from dballoc.ground.files.output_directory import write_own
 
 # If this is set, to anything, the traceback is not caught: for tests and for developers of dballoc.
 VARIABLE = "DBALLOC_TRACEBACK"

@@ -11,8 +11,8 @@ from typing import Literal, get_args
 
 import jinja2
 
-from dballoc import readers
 from dballoc.deploy.deployment import SAFE_DIRECTORIES, STEERING, Deployment
+from dballoc.ground import readers
 from dballoc.servers.families import describe_family
 
 # What an option file takes as it stands: no blank, no quote, no comment, no escape.

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import psutil
 
-from dballoc import user_directories
 from dballoc.doctor.finding import Finding, finding_from_error
-from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus
-from dballoc.files.remove_tree import remove_tree
+from dballoc.ground import user_directories
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import cpus, process_limits

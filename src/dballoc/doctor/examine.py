@@ -8,14 +8,15 @@ from pathlib import Path
 
 import psutil
 
-from dballoc import catalogue, readers
+from dballoc import catalogue
 from dballoc.campaign.preparation import prepare
 from dballoc.doctor import cpus_memory_disk, kernel, leftovers, software
 from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.doctor.installation import VerbPackages, check_installation
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Noise
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import directories, read_rights
 from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
 from dballoc.host.process_handle import Process

@@ -8,10 +8,10 @@ from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import host_requirements, tunables
 from dballoc.allocators.find_library import Allocator
-from dballoc.errors import UsageError
 from dballoc.fetch import fetch_sources, name_and_version, private_store
 from dballoc.fetch.fetch_sources import FetchSource, Kind
 from dballoc.fetch.private_store import FetchedEntry
+from dballoc.ground.errors import UsageError
 from dballoc.host.package_names import Packages
 from dballoc.load import hammerdb_command, sysbench_command
 from dballoc.load.workload import lua

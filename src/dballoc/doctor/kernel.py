@@ -6,9 +6,9 @@ import resource
 from pathlib import Path
 
 from dballoc.doctor.finding import Finding, finding_from_error
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup

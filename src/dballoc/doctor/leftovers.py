@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from dballoc import user_directories
 from dballoc.doctor.finding import Finding
+from dballoc.ground import user_directories
 from dballoc.host import directories
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.guardian import guardian

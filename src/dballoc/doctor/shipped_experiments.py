@@ -11,11 +11,11 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.analysis.published.setup.run_setup import PostComparison, RunSetup, WorkloadSetup
 from dballoc.campaign.preparation.prepare_variant import count_most_clients
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment, Server, Variant
 from dballoc.experiment.post import Post
 from dballoc.fetch.name_and_version import split_reference
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 from dballoc.load import hammerdb_command, sysbench_command
 from dballoc.load import workload as find_workload

@@ -11,7 +11,7 @@ from pathlib import Path
 from dballoc.doctor import inventory
 from dballoc.doctor.finding import Finding, State, finding_from_error
 from dballoc.doctor.inventory import InventoryItem
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.unprivileged.server_user import find_server_user, server_user
 from dballoc.load import sysbench_command
 

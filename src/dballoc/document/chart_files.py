@@ -7,7 +7,7 @@ import vl_convert
 
 from dballoc.document.charts import WIDTH
 from dballoc.document.model import Figure
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.webpage.chart_theme import make_vega_config
 from dballoc.webpage.vega_code import VEGA_LITE
 

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from dballoc.document.model import CsvTable
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground.files.output_directory import OutputDirectory
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dballoc.numbers import NOTHING, count
+from dballoc.ground.numbers import NOTHING, count
 
 if TYPE_CHECKING:  # polars takes long to import, and explain needs none
     import polars as pl

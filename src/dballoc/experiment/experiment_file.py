@@ -10,14 +10,14 @@ from typing import Any, get_args
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
-from dballoc import readers
-from dballoc.errors import UsageError
 from dballoc.experiment import sweep
 from dballoc.experiment.model import (
     Experiment,
     Time,
     Variant,
 )
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 
 
 def load_experiment(path: Path) -> Experiment:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 Table = dict[str, Any]
 _KINDS = {".lua": "script", ".sql": "sql"}

@@ -14,14 +14,14 @@ from pydantic import (
     model_validator,
 )
 
-from dballoc import readers
-from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.designs import Design, DesignChoice, select_designs
 from dballoc.experiment.durations_and_sizes import parse_huge_page_size
 from dballoc.experiment.flag import BASEDIR_FLAG, ENGINE_FLAG, SERVER_FLAG, Engine, Flag
 from dballoc.experiment.post import Post
 from dballoc.experiment.quantity_fields import Duration, Size
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 
 
 def _check_line(value: str) -> str:

@@ -14,11 +14,11 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.durations_and_sizes import format_duration, format_size, parse_size
 from dballoc.experiment.model import Cpu, Experiment, FullScale, Time
+from dballoc.ground.errors import UsageError
 
 Table = dict[str, Any]
 

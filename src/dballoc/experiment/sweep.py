@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import parse_cpus
+from dballoc.ground.errors import UsageError
 
 Table = dict[str, Any]
 

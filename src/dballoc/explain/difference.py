@@ -6,7 +6,7 @@ from typing import Any
 
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
-from dballoc.numbers import duration, percent, with_unit
+from dballoc.ground.numbers import duration, percent, with_unit
 
 # Two snapshots are of one process if they agree on its start to so many seconds: a wall clock that
 # is being set moves it a little.

@@ -14,7 +14,6 @@ from pymysql.cursors import Cursor
 from dballoc.catalogue import bounds as catalogue
 from dballoc.catalogue import suspects as suspects_catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
-from dballoc.errors import Failure, UsageError
 from dballoc.explain.attribution import configuration_limits
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger, build_ledger
@@ -36,6 +35,7 @@ from dballoc.explain.verdicts.evidence import (
     gather_evidence,
 )
 from dballoc.explain.verdicts.verdict import MemoryVerdict, Moment
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.process_handle import Process

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dballoc.catalogue import servers
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.preload.preload_socket import (
     PreloadKind,

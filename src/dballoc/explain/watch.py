@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
+from dballoc.ground.errors import Failure
 from dballoc.host.abandonable.abandonable_work import read_cpu_seconds
 from dballoc.host.process_handle import Process
 

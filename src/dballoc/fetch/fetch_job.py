@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dballoc.errors import Failure
 from dballoc.fetch.fetch_sources import FetchSource
-from dballoc.files.output_directory import write_own
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_directory import write_own
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.server_user import ServerUser
 

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dballoc import user_directories
-from dballoc.errors import Failure, UsageError
 from dballoc.fetch import name_and_version, private_store
 from dballoc.fetch.clients import archive, cargo_crate, debian_apt, maven, pypi_wheel
 from dballoc.fetch.fetch_job import FetchedTree, FetchJob, Progress
 from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.fetch.private_store import MANIFEST, FetchedEntry
 from dballoc.fetch.unpack import installed_layout, safe_extraction
-from dballoc.files.output_directory import OutputDirectory, remove_own, write_own
-from dballoc.files.remove_tree import remove_tree
+from dballoc.ground import user_directories
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.output_directory import OutputDirectory, remove_own, write_own
+from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.elf import patch_elf
 from dballoc.host.guardian.guardian_client import Custody, Lease

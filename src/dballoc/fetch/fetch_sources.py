@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dballoc import catalogue
-from dballoc.errors import UsageError
 from dballoc.fetch import name_and_version
+from dballoc.ground.errors import UsageError
 
 Kind = Literal["server", "allocator"]
 

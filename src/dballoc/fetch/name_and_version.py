@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]*")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dballoc import user_directories
 from dballoc.fetch import name_and_version
+from dballoc.ground import user_directories
 
 MANIFEST = "manifest.json"
 # Increase it when the layout of such a directory changes.

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
+from dballoc.ground.user_directories import make_cache, make_in_cache
 from dballoc.host.unprivileged.server_user import ServerUser
-from dballoc.user_directories import make_cache, make_in_cache
 
 # sun_path is 108 bytes with its final NUL (unix(7)).
 SOCKET_PATH_LIMIT = 107
@@ -51,7 +51,7 @@ def make_server_directory(name: str, user: ServerUser) -> Path:
 def make_server_cache(user: ServerUser) -> Path:
     """Return the cache. If it is accessible to us only, and nothing but dballoc's is in it, the
     server user can enter it now. Raises UsageError as of
-    :func:`dballoc.user_directories.make_cache`.
+    :func:`dballoc.ground.user_directories.make_cache`.
     """
     cache = make_cache()
     status = cache.stat()

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.host.resources import cpus
 from dballoc.host.settings import thp
 

@@ -10,7 +10,7 @@ from functools import cache
 
 # The directory that a launcher unpacked into; empty: a place that stays.
 _VARIABLE = "DBALLOC_PORTABLE"
-# Where the cache is (user_directories.py), and its name in that directory.
+# Where the cache is (ground/user_directories.py), and its name in that directory.
 _CACHE_VARIABLE, _CACHE = "DBALLOC_CACHE", "cache"
 
 

@@ -16,8 +16,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
-from dballoc import readers
-from dballoc.errors import Failure
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure
 
 PROC = Path("/proc")
 # proc_pid_stat(5), counted from the state, which follows the name in brackets.

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.host.process_handle import Process
 
 _LINE = re.compile(

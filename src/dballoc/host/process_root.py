@@ -5,7 +5,7 @@ others than ours.
 import os
 import re
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.host.process_handle import Process
 
 _FLAGS = re.compile(r"[0-9A-Fa-f]{1,8}")

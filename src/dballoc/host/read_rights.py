@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.keep_capabilities import (
     CAP_DAC_READ_SEARCH,

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.hosts.client.load_messages import FromClient, HostMessage, ToClient, parse_line
 from dballoc.store import column_types
 from dballoc.store.results import Stored, TrialRecord

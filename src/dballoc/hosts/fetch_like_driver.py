@@ -5,10 +5,10 @@ places and by the same hashes.
 from collections.abc import Callable, Iterable, Mapping
 
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
-from dballoc.errors import UsageError
 from dballoc.fetch import fetch_one, fetch_sources, name_and_version, private_store
 from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.fetch.private_store import FetchedEntry
+from dballoc.ground.errors import UsageError
 from dballoc.host.guardian.guardian_client import Lease
 
 # The SHA-256 of each downloaded file, by the file's name, by ``NAME@VERSION``.

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dballoc import readers
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates
@@ -26,8 +25,9 @@ from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.campaign.ways.servers import WAYS
 from dballoc.campaign.ways.way import Blocks
-from dballoc.errors import UsageError
 from dballoc.experiment.schedule import Slot
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import remove_directory

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import dballoc
-from dballoc import readers
-from dballoc.errors import Failure, NotNow, UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, NotNow, UsageError
 from dballoc.host.guardian.guardian_client import GuardianEnded, Lease
 from dballoc.hosts.block_messages import BlockRefused
 from dballoc.hosts.client.load_messages import HostRequest

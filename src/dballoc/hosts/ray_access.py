@@ -6,8 +6,8 @@ import stat
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 
 # Ray takes its token from the first of these that is there (authentication_token_loader.cc, Ray
 # 2.60): a variable, the file that a variable names, a file in the home directory.

@@ -22,8 +22,8 @@ from ray.experimental import internal_kv
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dballoc
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.hosts import ray_access, ray_node
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.load_messages import ClientRequest

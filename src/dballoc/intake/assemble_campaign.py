@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dballoc import catalogue
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
+from dballoc.ground.errors import UsageError
 from dballoc.intake.imported_figure import ImportedFigure
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import MeasuredTrial, StepRow, VariantRow

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.intake import delimited_text, foreign_kinds
 from dballoc.intake.csv_figures import SIZES
 from dballoc.intake.delimited_text import Delimited

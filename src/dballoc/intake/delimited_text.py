@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 
 _DELIMITERS = (",", ";", "\t")
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}

@@ -4,7 +4,7 @@ import codecs
 import re
 from pathlib import Path
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.intake import foreign_kinds
 
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import dballoc
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
-from dballoc.files.foreign_file import Stamp, make_stamp, open_foreign_file
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.foreign_file import Stamp, make_stamp, open_foreign_file
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.intake import csv_figures, output_mapping, stack_profiles
 from dballoc.intake import mapping_file as mapping_files
 from dballoc.intake.assemble_campaign import (

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 # The machine of figures that name none.
 HERE = ""

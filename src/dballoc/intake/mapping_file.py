@@ -14,8 +14,8 @@ from pydantic import (
     model_validator,
 )
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 
 # The mapping file in the directory, unless another one is named.
 FILE = "import.toml"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dballoc import readers
-from dballoc.errors import UsageError
-from dballoc.files.foreign_file import Stamp, make_stamp
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.foreign_file import Stamp, make_stamp
 from dballoc.intake import foreign_kinds, mapping_file, sysbench_totals
 from dballoc.intake.imported_figure import HERE, ImportedFigure
 from dballoc.intake.mapping_file import Counts, MappingFile, MemoryFiles, StackFiles

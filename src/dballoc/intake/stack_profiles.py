@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from dballoc import catalogue, readers
-from dballoc.errors import UsageError
+from dballoc import catalogue
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.ground.numbers import count
 from dballoc.intake import delimited_text, foreign_kinds
 from dballoc.intake.delimited_text import Delimited, Row
 from dballoc.intake.mapping_file import Counts
 from dballoc.intake.output_mapping import StackFile
-from dballoc.numbers import count
 from dballoc.profile.call_tree import TRUNCATED
 from dballoc.profile.contention.wait_rules import KERNEL, Rules
 from dballoc.profile.contention.waits import WAITED, WAITS, WAKEUPS

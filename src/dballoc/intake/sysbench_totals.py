@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 
 # PowerShell puts the program's name before what it writes to standard error.
 _FATAL = re.compile(r"^(?:\S{1,200} : )?((?:FATAL|ALERT|PANIC)\b.*)")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc import readers
+from dballoc.ground import readers
 
 _BUCKET = re.compile(r"^\s*(\d{1,12}\.\d{1,12}) \|\**\s+(\d{1,15})\s*$", re.MULTILINE | re.ASCII)
 # The most bytes that one read of a growing file takes: more than a load of months would write.

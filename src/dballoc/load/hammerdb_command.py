@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.load.workload import Workload
 
 # The schema's database; HammerDB makes it itself, beside the experiment's own.

@@ -6,7 +6,7 @@ import tomllib
 from typing import Any
 
 from dballoc import catalogue
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 # The key that names a shipped experiment, whose ``[post]`` a post's own keys are laid over.
 KEY = "like"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Data, Load
+from dballoc.ground.errors import UsageError
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import ServerUser, server_user

@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dballoc import readers
 from dballoc.catalogue import cycles, look_up, workloads
-from dballoc.errors import UsageError
 from dballoc.experiment import model
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.load import sql_workload
 from dballoc.load.sql_workload import SqlError, SqlStatement
 

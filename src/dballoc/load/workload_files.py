@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dballoc import readers
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.files.foreign_file import open_foreign_file
-from dballoc.files.output_directory import OutputDirectory, replace_file
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.foreign_file import open_foreign_file
+from dballoc.ground.files.output_directory import OutputDirectory, replace_file
 
 # Of all of them, bytes.
 MOST_BYTES = 1 << 20

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dballoc.allocators.proof_of_use import SYMBOLS
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable.blocking_mounts import Mounts, read_mounts
 from dballoc.host.elf import loader

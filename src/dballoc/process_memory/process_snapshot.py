@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host import open_in_process_root
 from dballoc.host.abandonable.look_limits import VARIABLE
 from dballoc.host.process_handle import AT_PAGESZ, Process

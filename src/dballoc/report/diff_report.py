@@ -23,7 +23,7 @@ from dballoc.analysis.tables.campaign_diff import (
 )
 from dballoc.document.model import Section, Table
 from dballoc.experiment.designs import Design
-from dballoc.numbers import NOTHING, count, listing, percent
+from dballoc.ground.numbers import NOTHING, count, listing, percent
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.ratios_as_text import describe_ratio, format_detectable, show_ratio
 

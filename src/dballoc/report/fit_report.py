@@ -30,7 +30,7 @@ from dballoc.document.model import (
 )
 from dballoc.experiment import cache_size_search
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
-from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
+from dballoc.ground.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.sections import tables
 from dballoc.report.sections.shared_sections import (
     list_logs,

@@ -28,7 +28,7 @@ from dballoc.analysis.two_speeds import find_two_speeds
 from dballoc.document.charts import Variants
 from dballoc.document.model import Answer, Document, Figure, Listing, Section, Table
 from dballoc.experiment.designs import Design
-from dballoc.numbers import count
+from dballoc.ground.numbers import count
 from dballoc.report.charts import levels, memory, ratios, speed_against_memory
 from dballoc.report.charts import memory as pieces
 from dballoc.report.outputs.campaign_data import collect_all_tables, describe_recommendation

@@ -15,8 +15,8 @@ from dballoc.document import chart_files, html, markdown
 from dballoc.document.csv import write_csv
 from dballoc.document.json import dump_json
 from dballoc.document.model import Document
-from dballoc.errors import Failure, UsageError
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.report.fit_report import gather_fit_report
 from dballoc.report.report_content import gather_report
 from dballoc.report.tune.tune_report import gather_tune_report

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dballoc.errors import UsageError
 from dballoc.fetch import fetch_sources, name_and_version, private_store
+from dballoc.ground.errors import UsageError
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import server_user
 from dballoc.servers.families import Family, describe_family, list_families

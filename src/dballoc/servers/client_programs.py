@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.servers.build import Build
 

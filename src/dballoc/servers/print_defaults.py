@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dballoc.errors import UsageError
-from dballoc.files.foreign_file import open_foreign_file
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.foreign_file import open_foreign_file
+from dballoc.ground.readers import shown
 from dballoc.host import directories
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
-from dballoc.readers import shown
 from dballoc.servers.build import Build
 from dballoc.servers.private.command_line import is_name
 from dballoc.servers.running.credentials import parse

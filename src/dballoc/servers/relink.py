@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dballoc import readers
 from dballoc.allocators import proof_of_use
-from dballoc.errors import Failure, UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import directories
 from dballoc.host.elf import patch_elf
 from dballoc.host.unprivileged.server_user import server_user

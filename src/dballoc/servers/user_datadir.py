@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.errors import UsageError
-from dballoc.files.foreign_file import open_foreign_file
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.foreign_file import open_foreign_file
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 

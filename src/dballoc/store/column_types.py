@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.store.facts import LATEST
 from dballoc.store.rows import StoredColumn
 

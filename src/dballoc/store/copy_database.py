@@ -7,8 +7,8 @@ import time
 from io import BufferedReader
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground import readers
+from dballoc.ground.files.output_directory import OutputDirectory
 
 # Bytes that a reader of a database locks: sqlite3's os.h, SHARED_FIRST and SHARED_SIZE.
 _SHARED_FIRST, _SHARED_SIZE = 0x4000_0000 + 2, 510

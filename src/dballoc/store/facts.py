@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from dballoc import readers
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.designs import Design
+from dballoc.ground import readers
 from dballoc.store.replay_facts import Amount, Count, ReplayFacts, Size, Word
 
 # Unix time of the end of the year 9999, the last that Python's datetime has.

@@ -13,10 +13,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.errors import UsageError
-from dballoc.files import foreign_file
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files import foreign_file
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.store.copy_database import copy_database
 from dballoc.store.rows import TABLES
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from dballoc.numbers import listing, percent
+from dballoc.ground.numbers import listing, percent
 
 
 def _check_printable(text: str) -> str:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Slot
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.store import column_types, open_database, rows
 from dballoc.store.facts import Facts, format_facts, parse_facts
 from dballoc.store.open_database import FILE, FORMAT

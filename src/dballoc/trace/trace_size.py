@@ -2,7 +2,7 @@
 
 import psutil
 
-from dballoc.numbers import with_unit
+from dballoc.ground.numbers import with_unit
 
 MOST_EVENTS = 100_000_000
 MOST_THREADS = 65_536

@@ -17,9 +17,9 @@ from dballoc.campaign.preparation.prepare_variant import (
     prepare_variant,
 )
 from dballoc.campaign.replay.prepare_replay import PreparedReplay
-from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, ThpMode, Tune, Variant
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 from dballoc.host.settings import machine_lock, thp
 from dballoc.store.facts import Facts

@@ -21,9 +21,9 @@ from dballoc.campaign.ways.replay import (
     PlannedTrace,
     replay_variant,
 )
-from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY, Experiment, TraceReplay, Variant
+from dballoc.ground.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.store.results import TrialRecord
 from dballoc.tune.plan_trials import Candidate

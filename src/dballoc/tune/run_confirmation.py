@@ -20,10 +20,10 @@ from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.recorded_facts import make_block_facts
 from dballoc.campaign.ways.servers import SERVERS
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.numbers import listing
+from dballoc.ground.errors import UsageError
+from dballoc.ground.numbers import listing
 from dballoc.store.facts import DeclaredConfirmation, Facts
 from dballoc.store.results import Results
 from dballoc.tune.choose_finalists import choose_finalists

@@ -25,9 +25,9 @@ from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.campaign.ways.replay import plan_trace
 from dballoc.campaign.ways.servers import prepare_data
 from dballoc.campaign.ways.solo import estimate_solo_trial_seconds
-from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
-from dballoc.numbers import count, listing
+from dballoc.ground.errors import UsageError
+from dballoc.ground.numbers import count, listing
 from dballoc.servers.private.data_template import Template
 from dballoc.store.facts import Facts, Surveyed
 from dballoc.store.results import Results, TrialRecord

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 
 from dballoc.analysis.decisions.preference import Objective, Preference, parse_preference
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.tune.plan_trials import SearchAim
 
 # What the other objective may cost where nothing is said: 3 %.

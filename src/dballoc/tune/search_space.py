@@ -13,10 +13,10 @@ from typing import Any
 from dballoc import catalogue
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Tune, Variant
 from dballoc.experiment.sweep import evaluate_expression
-from dballoc.numbers import listing
+from dballoc.ground.errors import UsageError
+from dballoc.ground.numbers import listing
 from dballoc.servers.private.command_line import is_one_of
 
 # The host's THP mode; jemalloc has a setting ``thp`` of its own.

@@ -20,9 +20,9 @@ from dballoc.campaign.ways.duet_pilot import check_cpu_bound
 from dballoc.campaign.ways.duet_plan import choose_discard
 from dballoc.campaign.ways.replay import PlannedTrace
 from dballoc.campaign.ways.way import Unsuitable
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.ground.errors import UsageError
 from dballoc.host.settings import thp
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, TrialRecord

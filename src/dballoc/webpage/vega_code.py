@@ -12,9 +12,9 @@ from pathlib import Path
 
 import vl_convert
 
-from dballoc import user_directories
-from dballoc.errors import UsageError
-from dballoc.files.output_directory import write_own
+from dballoc.ground import user_directories
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.output_directory import write_own
 
 # The newest version that vl-convert has, such as 6.4.
 VEGA_LITE = vl_convert.get_vegalite_versions()[-1]

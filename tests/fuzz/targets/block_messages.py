@@ -4,9 +4,9 @@ import json
 
 import example_results
 
-from dballoc import readers
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
+from dballoc.ground import readers
 from dballoc.hosts.block_messages import (
     BlockFinished,
     FilePiece,
@@ -21,7 +21,7 @@ from dballoc.store.rows import BlockPlace
 OF = (
     "dballoc.hosts.block_messages",
     "dballoc.hosts.client.load_messages",
-    "dballoc.readers",
+    "dballoc.ground.readers",
     "dballoc.store.column_types",
     "dballoc.store.rows",
 )

@@ -9,7 +9,7 @@ from dballoc.analysis.hosts.host_pool import pool_hosts
 from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
 from dballoc.document import chart_files
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.report.hosts.hosts_report import describe_verdicts, gather_hosts_report
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.store.open_database import FILE

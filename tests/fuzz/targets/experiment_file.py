@@ -5,8 +5,8 @@ what it does.
 from dballoc import catalogue
 from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
+from dballoc.ground.errors import UsageError
 
 OF = (
     "dballoc.experiment.experiment_file",
@@ -14,7 +14,7 @@ OF = (
     "dballoc.experiment.post",
     "dballoc.experiment.sweep",
     "dballoc.experiment.durations_and_sizes",
-    "dballoc.readers",
+    "dballoc.ground.readers",
     "dballoc.analysis.published.setup.compare_machine",
     "dballoc.analysis.published.setup.compare_options",
     "dballoc.analysis.published.setup.post_differences",

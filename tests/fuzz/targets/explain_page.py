@@ -3,8 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from dballoc.errors import UsageError
 from dballoc.explain.output import load_snapshots, page
+from dballoc.ground.errors import UsageError
 from targets import explain_snapshot
 
 OF = ("dballoc.explain.output.page", "dballoc.explain.output.charts")

@@ -14,17 +14,17 @@ from rich.console import Console
 
 from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.explain_parts.explain_request import LedgerView
-from dballoc.errors import UsageError
 from dballoc.explain import explanation
 from dballoc.explain.checklist.section import Bytes, ChecklistSection
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.output import load_snapshots, openmetrics, saved_snapshots
+from dballoc.ground.errors import UsageError
 from dballoc.process_memory.process_usage import ProcessUsage
 
 OF = (
     "dballoc.explain.output.load_snapshots",
     "dballoc.explain.checklist.section",
-    "dballoc.readers",
+    "dballoc.ground.readers",
 )
 PRIVILEGED = False
 

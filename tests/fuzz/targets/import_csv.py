@@ -1,8 +1,8 @@
 """Figures in CSV, for ``dballoc import``, as far as an experiment and its trials."""
 
-from dballoc import readers
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.intake import csv_figures, foreign_kinds
 from dballoc.intake.assemble_campaign import assemble_campaign
 from dballoc.intake.imported_figure import check_figures

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from example_imports import MAPPING
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.intake import mapping_file
 
-OF = ("dballoc.intake.mapping_file", "dballoc.readers")
+OF = ("dballoc.intake.mapping_file", "dballoc.ground.readers")
 PRIVILEGED = False
 
 

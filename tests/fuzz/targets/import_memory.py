@@ -2,8 +2,8 @@
 
 from example_imports import LAYOUTS
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.intake import attach_memory, foreign_kinds
 
 OF = (

@@ -4,8 +4,9 @@ Analyzer's tables; as far as a profile and its tables.
 
 from example_imports import DUMP, TABLE, stack_file
 
-from dballoc import catalogue, readers
-from dballoc.errors import UsageError
+from dballoc import catalogue
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.intake import foreign_kinds, stack_profiles
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits_below_malloc import split_waits

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dballoc.load.client_output import Follower
 
-OF = ("dballoc.load.client_output", "dballoc.readers")
+OF = ("dballoc.load.client_output", "dballoc.ground.readers")
 PRIVILEGED = False
 
 _INTERVAL = b'{"kind": "interval", "clock": 5.5, "time_total": 1.0, "time_interval": 1.0, "threads_running": 2, "events": 9, "reads": 90, "writes": 0, "other": 18, "latency_pct": 0.004, "errors": 0, "reconnects": 0}\n'

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.servers.running import credentials
 
 OF = ("dballoc.servers.running.credentials",)

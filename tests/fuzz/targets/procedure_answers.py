@@ -8,7 +8,6 @@ from typing import Any
 
 from example_explanations import look
 
-from dballoc import readers
 from dballoc.catalogue import bounds
 from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.shared.safe_output import Console, clean
@@ -21,6 +20,7 @@ from dballoc.explain.checklist import checklist
 from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.output import saved_snapshots
 from dballoc.explain.sources.server_memory import ServerMemory
+from dballoc.ground import readers
 from dballoc.servers.running import connection
 
 OF = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from example_profiles import heap
 
 from dballoc.cli.profile_verbs import profile_files
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.profile import flamegraph, profile_tables
 from dballoc.profile.formats import export, massif, massif_text, profile_file
 
@@ -17,7 +17,7 @@ OF = (
     "dballoc.profile.formats.profile_file",
     "dballoc.profile.formats.massif_text",
     "dballoc.profile.profile_tables",
-    "dballoc.readers",
+    "dballoc.ground.readers",
 )
 PRIVILEGED = False
 

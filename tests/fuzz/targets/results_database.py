@@ -8,8 +8,8 @@ from example_results import build
 
 from dballoc.analysis.campaign_tables import read_results
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.store.open_database import FILE
 
 OF = (

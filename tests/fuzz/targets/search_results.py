@@ -11,8 +11,8 @@ from pathlib import Path
 from example_results import build
 
 from dballoc.analysis.tune.tuned import load_tuned
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_report import describe_method
 from dballoc.store.open_database import FILE

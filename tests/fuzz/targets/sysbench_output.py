@@ -2,7 +2,7 @@
 the kinds of files that import refuses by how they begin.
 """
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.intake import foreign_kinds, sysbench_totals
 from dballoc.load import client_output
 

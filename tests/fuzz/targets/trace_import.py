@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.trace.figures.trace_summary import summarise_trace
 from dballoc.trace.importers.glibc_trace import RECORD
 from dballoc.trace.importers.import_trace import import_trace

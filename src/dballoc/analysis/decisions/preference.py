@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dballoc.analysis.measures import CONDITIONS
-from dballoc.errors import UsageError
-from dballoc.numbers import listing
+from dballoc.ground.errors import UsageError
+from dballoc.ground.numbers import listing
 
 _FORM = re.compile(
     r"\s*((?:[^:\s]+\s*:\s*)*)([A-Za-z_]\w*)\s*(<=|>=|<|>)\s*(\d+(?:\.\d*)?|\.\d+)\s*"

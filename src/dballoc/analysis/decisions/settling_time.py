@@ -35,10 +35,10 @@ from dballoc.analysis.statistics.detectable_difference import (
     has_power,
 )
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.experiment.designs import Design
 
 # Student's t quantile: scipy.stats has it too, but takes two seconds to import.
-from dballoc.distributions import compute_t_quantile
-from dballoc.experiment.designs import Design
+from dballoc.ground.distributions import compute_t_quantile
 
 # Nobody waits longer for one answer.
 LONGEST = 8 * 3600.0

@@ -29,11 +29,11 @@ from dballoc.analysis.decisions.comparability import (
 from dballoc.analysis.hosts.split_by_host import find_own_name
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.tables.baseline_comparison import list_metrics
-from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Cpu
-from dballoc.numbers import listing
+from dballoc.ground.errors import UsageError
+from dballoc.ground.numbers import listing
 from dballoc.store.facts import Environment
 
 # What makes a kind of host.

@@ -10,8 +10,8 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.baseline_comparison import declare_procedures, list_first_blocks
-from dballoc.distributions import compute_binomial_tail
 from dballoc.experiment.designs import Design
+from dballoc.ground.distributions import compute_binomial_tail
 from dballoc.store.facts import Environment, parse_environment
 from dballoc.store.results import HOST_LOST
 

@@ -25,7 +25,7 @@ from dballoc.analysis.tables.baseline_comparison import (
     compare_with_baseline,
     list_metrics,
 )
-from dballoc.numbers import count
+from dballoc.ground.numbers import count
 
 # (trials with a fault, trials) by the host's name.
 Faults = Mapping[str, tuple[int, int]]

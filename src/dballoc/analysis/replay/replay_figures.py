@@ -25,7 +25,7 @@ from dballoc.analysis.statistics.ratio_interval import (
     Interval,
     compute_variance,
 )
-from dballoc.distributions import compute_t_quantile
+from dballoc.ground.distributions import compute_t_quantile
 from dballoc.store.replay_facts import RecordedMark, ReplayFacts
 
 # Below this share of the highest live bytes heap ÷ live says nothing: a program begins or ends.

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dballoc.distributions import (
+from dballoc.ground.distributions import (
     compute_chi_square_quantile,
     compute_noncentrality,
     compute_t_quantile,

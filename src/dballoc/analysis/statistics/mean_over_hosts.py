@@ -24,7 +24,7 @@ from dballoc.analysis.statistics.ratio_interval import (
     compute_variance,
     exp_clamped,
 )
-from dballoc.distributions import compute_t_quantile
+from dballoc.ground.distributions import compute_t_quantile
 
 # Under so many hosts there is no verdict for all: three would leave t two degrees of freedom, on
 # which an interval at a family's level reaches anywhere.

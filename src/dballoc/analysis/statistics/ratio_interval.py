@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from dballoc.analysis.statistics.detectable_difference import compute_detectable_by_error
-from dballoc.distributions import compute_t_quantile
+from dballoc.ground.distributions import compute_t_quantile
 
 # The most degrees of freedom that the common variance counts for, by the least error of a
 # comparison, over all its looks, from which that holds; none below the last.

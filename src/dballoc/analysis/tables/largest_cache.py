@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import cache_size_search
 from dballoc.experiment.cache_size_search import Outcome, SearchState, SizeRange
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.store.results import Results
 
 if TYPE_CHECKING:

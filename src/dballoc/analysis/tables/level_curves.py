@@ -16,10 +16,10 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.measures import CPU, OF_LEVEL, PEAK, THROUGHPUT, Metric
 from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE, compute_ratio
 from dballoc.analysis.tables.values import compare, read_values, subtract_blocks
-from dballoc.distributions import compute_t_quantile
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, Variant
-from dballoc.numbers import listing, percent
+from dballoc.ground.distributions import compute_t_quantile
+from dballoc.ground.numbers import listing, percent
 
 # Throughput below this share of the best at a lower level is a collapse.
 COLLAPSE_SHARE = 0.6

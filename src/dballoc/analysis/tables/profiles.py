@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dballoc import readers
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.profile.contention import jemalloc_mutexes
 from dballoc.profile.contention.jemalloc_mutexes import Mutex
 from dballoc.profile.formats.profile_file import load_profile

@@ -11,12 +11,12 @@ from typing import Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
-from dballoc import readers
 from dballoc.analysis.measures import PEAK
 from dballoc.analysis.statistics.duet_estimates import Piece, estimate_middle
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.store.column_types import check_json
 from dballoc.store.facts import Facts
 from dballoc.store.results import Results

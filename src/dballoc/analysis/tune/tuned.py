@@ -27,7 +27,7 @@ from dballoc.analysis.tune.search_history import (
     select_searched,
     summarize_standings,
 )
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.store.facts import DeclaredConfirmation, KnobWorth
 from dballoc.store.open_database import FILE
 

@@ -15,11 +15,11 @@ from dballoc.campaign.preparation.variant_malloc import GlibcTooOld
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, Server
 from dballoc.fetch import name_and_version, private_store
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import remove_directory

@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.files.foreign_file import open_foreign_file
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.foreign_file import open_foreign_file
 from dballoc.load import sysbench_command
 from dballoc.load.sysbench_command import Sysbench
 from dballoc.load.workload import Workload, shown

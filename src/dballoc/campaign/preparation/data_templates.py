@@ -8,7 +8,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_contents
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
-from dballoc.files.output_directory import remove_own
+from dballoc.ground.files.output_directory import remove_own
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import remove_directory

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.allocators import find_library as find_allocator
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import secret_names
 from dballoc.experiment.durations_and_sizes import format_size
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable

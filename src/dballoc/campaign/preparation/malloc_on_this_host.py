@@ -10,7 +10,7 @@ from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import host_requirements, reported_tunables
 from dballoc.allocators.find_library import Allocator
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.process_memory import host_obstacles, identify_malloc
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 
-from dballoc import user_directories
 from dballoc.allocators import find_library as find_allocator
 from dballoc.campaign.preparation import data_contents
 from dballoc.campaign.preparation.data_contents import DataContents
@@ -25,11 +24,12 @@ from dballoc.campaign.preparation.prepare_variant import (
     suggest_small_scale,
 )
 from dballoc.campaign.preparation.prepared import Prepared
-from dballoc.errors import NotNow, UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import LOAD, SCAN, Experiment
 from dballoc.fetch import name_and_version
 from dballoc.fetch.fetch_sources import NotFetched
+from dballoc.ground import user_directories
+from dballoc.ground.errors import NotNow, UsageError
 from dballoc.host import directories
 from dballoc.host.resources import cgroup
 from dballoc.host.resources.cpus import list_available_cpus

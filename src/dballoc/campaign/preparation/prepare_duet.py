@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dballoc.campaign.preparation.prepare_variant import MOST_DUET_CLIENTS
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpu_halves
 from dballoc.host.settings import thp
 from dballoc.load.sysbench_command import Sysbench

@@ -10,10 +10,10 @@ from dballoc.campaign.preparation import data_contents
 from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.campaign.preparation.prepared import check_thp
 from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_malloc
-from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.experiment.model import Experiment, Server, Variant
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus, open_file_limit
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import hammerdb_command, sysbench_command

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
+from dballoc.ground.errors import UsageError
 from dballoc.host.settings import thp
 from dballoc.host.settings.settings_journal import PutBack
 from dballoc.host.unprivileged.server_user import ServerUser

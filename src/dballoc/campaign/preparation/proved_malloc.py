@@ -14,8 +14,8 @@ from dballoc.allocators import proof_of_use, reported_tunables, server_environme
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.tunables import VariantSetting
 from dballoc.campaign.preparation import malloc_on_this_host, variant_malloc
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
+from dballoc.ground.errors import UsageError
 from dballoc.host import privileged_start
 from dballoc.host.preload.preload_launch import find_library
 from dballoc.host.preload.preload_socket import HEAP_PROBE, RECORDER

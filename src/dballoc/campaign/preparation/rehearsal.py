@@ -14,8 +14,8 @@ import pymysql
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
-from dballoc.errors import Failure, UsageError
-from dballoc.files.output_directory import remove_own
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.output_directory import remove_own
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import remove_directory

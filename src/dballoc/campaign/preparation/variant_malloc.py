@@ -12,9 +12,9 @@ from dballoc.allocators import host_requirements
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.proof_of_use import NotProved
 from dballoc.catalogue import allocators
-from dballoc.errors import UsageError
 from dballoc.experiment.model import BUILTIN, Server, Variant
 from dballoc.fetch import fetch_sources, name_and_version, private_store
+from dballoc.ground.errors import UsageError
 from dballoc.process_memory import identify_malloc
 from dballoc.servers import relink
 from dballoc.servers.build import Build

@@ -12,12 +12,12 @@ from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import PreparedReplayVariant, find_engine
 from dballoc.campaign.session import Session
-from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import Variant
-from dballoc.files.output_directory import remove_own
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.output_directory import remove_own
+from dballoc.ground.numbers import with_unit
 from dballoc.host import directories
-from dballoc.numbers import with_unit
 from dballoc.store.replay_facts import RecordedMark, RecordedTrace
 from dballoc.trace.replay import plan_file, run_replay
 from dballoc.trace.replay.replay_settings import ReplayLimits, ReplaySettings

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from dballoc import readers
+from dballoc.ground import readers
 
 
 def hash_trace(path: Path) -> str:

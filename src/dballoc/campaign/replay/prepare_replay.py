@@ -19,8 +19,8 @@ from dballoc.campaign.preparation.malloc_on_this_host import find_entry
 from dballoc.campaign.preparation.prepared import Prepared, check_thp
 from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_malloc
 from dballoc.campaign.replay.replay_limits import check_needs, measure_spare_memory
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cgroup, cpus
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.unprivileged.server_user import ServerUser, server_user

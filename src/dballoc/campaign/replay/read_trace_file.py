@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.model import Trace
 from dballoc.trace.recording.read_recording import read_recording

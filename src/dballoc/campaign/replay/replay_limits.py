@@ -4,9 +4,9 @@ machine's free memory.
 
 import psutil
 
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.numbers import with_unit
+from dballoc.ground.errors import UsageError
+from dballoc.ground.numbers import with_unit
 from dballoc.store.replay_facts import RecordedTrace
 from dballoc.trace.replay.replay_settings import ReplayLimits
 

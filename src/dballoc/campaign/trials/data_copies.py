@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
-from dballoc.files.remove_tree import remove_tree
+from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import remove_directory

@@ -25,7 +25,7 @@ from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.campaign.trials.solo_trial import explain_client_failure
 from dballoc.experiment.schedule import Pairing
 from dballoc.experiment.trial_steps import Step, list_warmup_statements
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host.resources.cpus import move_threads
 from dballoc.load import client
 from dballoc.load.client_output import IntervalReport, milliseconds

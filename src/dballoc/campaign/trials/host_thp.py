@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dballoc.campaign.preparation.prepared import Prepared
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings import thp
 

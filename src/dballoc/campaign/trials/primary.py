@@ -11,8 +11,8 @@ import pymysql
 
 from dballoc.allocators import server_environment
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
-from dballoc.errors import Failure
-from dballoc.files.remove_tree import remove_tree
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Child, Custody
 from dballoc.host.unprivileged.ownership import remove_directory

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from dballoc.campaign.trials.server_in_trial import ServerLife
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.trial_steps import Step
-from dballoc.files.output_directory import write_own
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.output_directory import write_own
 from dballoc.load.client import Client
 from dballoc.profile.contention import contention as waits
 from dballoc.profile.formats import profile_file

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from dballoc.campaign.trials import solo_trial
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_steps
 from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.files.output_directory import OutputDirectory, write_own
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.output_directory import OutputDirectory, write_own
 from dballoc.host.preload.preload_socket import RECORDER
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps.allocator_statistics import (

@@ -23,12 +23,12 @@ from dballoc.campaign.trials.client_host import ClientHost
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.fault import Fault, FaultExaminer, explain_sigkill
 from dballoc.campaign.trials.host_thp import check_host_thp
-from dballoc.errors import Failure
 from dballoc.experiment import secret_names
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.trial_steps import Step
 from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.files.output_directory import write_own
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_directory import write_own
 from dballoc.host import directories, process_maps
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
 from dballoc.host.preload import preload_launch

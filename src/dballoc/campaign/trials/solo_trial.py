@@ -24,7 +24,7 @@ from dballoc.campaign.trials.settling import SettlingFailed, begin_settling, end
 from dballoc.campaign.trials.trial_rows import StepMeasurements
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_probe_steps, plan_steps, sum_planned_seconds
-from dballoc.files.output_directory import OutputDirectory, write_own
+from dballoc.ground.files.output_directory import OutputDirectory, write_own
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadKind
 from dballoc.load import client

@@ -28,10 +28,10 @@ from dballoc.campaign.ways.duet_plan import (
     plan_pilot,
 )
 from dballoc.campaign.ways.way import ServerBlocks, ServerWay
-from dballoc.errors import UsageError
 from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing
+from dballoc.ground.errors import UsageError
 from dballoc.servers.private.data_template import Template
 from dballoc.store.facts import DuetFacts
 from dballoc.store.results import Results, Row, TrialRecord, TrialStore

@@ -23,12 +23,12 @@ from dballoc.campaign.trials import solo_trial
 from dballoc.campaign.ways.servers import prepare_data
 from dballoc.campaign.ways.solo import estimate_solo_trial_seconds
 from dballoc.campaign.ways.way import DurationEstimate, ServerBlocks
-from dballoc.errors import UsageError
 from dballoc.experiment import cache_size_search
 from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import LOAD, Experiment
 from dballoc.experiment.schedule import Slot
+from dballoc.ground.errors import UsageError
 from dballoc.measure.server_counters import Countable
 from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private import data_template

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dballoc import readers
 from dballoc.campaign.preparation import data_templates, rehearsal
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.recorded_facts import make_block_facts
@@ -13,9 +12,10 @@ from dballoc.campaign.session import Session
 from dballoc.campaign.ways.duet import DUET
 from dballoc.campaign.ways.solo import SOLO
 from dballoc.campaign.ways.way import Blocks, DurationEstimate
-from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.load.workload import LARGEST_FILE, shown
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results

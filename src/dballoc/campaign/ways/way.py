@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.session import PreparedT, Session
 from dballoc.campaign.trials.duet_trial import Slices
-from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.ground.errors import UsageError
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, TrialRecord, TrialStore
 

@@ -14,9 +14,9 @@ from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.shared.one_thread_for_numpy import one_thread_for_numpy
 from dballoc.cli.shared.safe_output import say
 from dballoc.cli.shared.size_and_duration_flags import duration
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from dballoc.campaign.looks import Extension

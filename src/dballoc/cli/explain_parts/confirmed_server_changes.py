@@ -7,9 +7,9 @@ import sys
 import typer
 
 from dballoc.cli.shared.safe_output import safe
-from dballoc.errors import UsageError
 from dballoc.explain.sources import loadable_function
 from dballoc.explain.sources.loadable_function import Installation
+from dballoc.ground.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.process_handle import Process
 from dballoc.servers.running.credentials import Credentials

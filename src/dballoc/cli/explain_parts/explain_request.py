@@ -8,7 +8,7 @@ import typer
 
 from dballoc.cli.shared.server_flags import LoginPath, Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import duration
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 # --help needs none of these.
 if TYPE_CHECKING:

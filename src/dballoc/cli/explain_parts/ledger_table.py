@@ -16,7 +16,7 @@ from dballoc.explain.checklist.section import ChecklistSection, format_cell, lis
 from dballoc.explain.difference import Difference, compute_cpu_share, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.verdicts.verdict import Level, MemoryVerdict
-from dballoc.numbers import mebibytes, percent, signed_mebibytes, with_unit
+from dballoc.ground.numbers import mebibytes, percent, signed_mebibytes, with_unit
 
 _MARKS: dict[Level, tuple[str, str]] = {
     "problem": ("✗", "red"),

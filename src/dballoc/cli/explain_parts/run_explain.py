@@ -14,11 +14,11 @@ from dballoc.cli.explain_parts.explain_request import (
 )
 from dballoc.cli.extras import require_extra
 from dballoc.cli.shared.safe_output import Console, clean, print_json, say
-from dballoc.errors import Failure
 from dballoc.explain import explanation, find_server
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
-from dballoc.files.output_file import write_file
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_file import write_file
 from dballoc.host.abandonable.abandonable_work import (
     AbandonableWork,
     read_cpu_seconds,

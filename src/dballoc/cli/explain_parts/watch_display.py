@@ -21,13 +21,13 @@ from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.explain_parts.text_plot import draw_plot
 from dballoc.cli.shared.safe_output import clean, safe
 from dballoc.document.terminal import start_list
-from dballoc.errors import Failure
 from dballoc.explain.difference import compare_explanations, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
 from dballoc.explain.watch import Look, WatchPace, WatchReading, watch
+from dballoc.ground.errors import Failure
+from dballoc.ground.numbers import duration, mebibytes, signed_mebibytes
 from dballoc.host.process_handle import Process
-from dballoc.numbers import duration, mebibytes, signed_mebibytes
 
 # Lines of the plot, and of the table below it at most: it must fit a terminal of 24 lines with the
 # verdicts.

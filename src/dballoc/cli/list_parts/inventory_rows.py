@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dballoc.cli.list_parts.catalogue_part import Part
 from dballoc.doctor import inventory
 from dballoc.doctor.inventory import InventoryItem, ShippedWorkload
-from dballoc.errors import UsageError
 from dballoc.experiment.model import BUILTIN
+from dballoc.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from dballoc.doctor.shipped_experiments import RepeatedPost, ShippedExperiment

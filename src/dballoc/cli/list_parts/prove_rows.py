@@ -7,8 +7,8 @@ from dballoc.campaign.preparation.allocator_matrix import prove_allocators
 from dballoc.cli.list_parts.inventory_rows import Row
 from dballoc.cli.shared.campaign_display import PlainDisplay
 from dballoc.cli.shared.safe_output import Console
-from dballoc.errors import UsageError
 from dballoc.experiment.model import BUILTIN, Server
+from dballoc.ground.errors import UsageError
 
 
 def prove_rows(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:

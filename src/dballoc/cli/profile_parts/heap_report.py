@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.catalogue import wrappers
-from dballoc.errors import Failure
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.process_handle import Process
 from dballoc.profile import flamegraph

@@ -6,8 +6,8 @@ from pathlib import Path
 from dballoc.cli.profile_parts.heap_report import FUNCTION
 from dballoc.cli.shared.safe_output import Console
 from dballoc.cli.shared.size_and_duration_flags import duration
-from dballoc.errors import UsageError
 from dballoc.explain import find_server
+from dballoc.ground.errors import UsageError
 from dballoc.host.preload.preload_socket import HEAP_PROBE
 from dballoc.profile.amounts import format_amount
 from dballoc.profile.heap import heap_profile, session_owners

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from dballoc.cli.profile_verbs import profile_files
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 # The formats of profile/formats/export.py, which is slow to import; a test compares the two.
 Format = Literal["collapsed", "pprof", "speedscope", "massif", "html"]

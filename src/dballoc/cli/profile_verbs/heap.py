@@ -18,7 +18,7 @@ from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.cli.shared.server_flags import LoginPath, Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import size
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.profile.formats.massif import DEPTH, MassifOptions
 
 _FUNCTION = "function"

@@ -8,7 +8,7 @@ import typer
 
 from dballoc.cli.profile_verbs import profile_files
 from dballoc.cli.shared.safe_output import say
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.profile.amounts import format_amount
 from dballoc.profile.formats import massif as massif_format
 from dballoc.profile.formats import massif_text

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dballoc.errors import UsageError
-from dballoc.files.output_file import write_file
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.output_file import write_file
 from dballoc.profile import profile_tables
 from dballoc.profile.model import Profile, Value
 

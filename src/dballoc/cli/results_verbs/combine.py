@@ -8,7 +8,7 @@ import typer
 from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.document.terminal import print_document
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 Directories = Annotated[
     list[Path],

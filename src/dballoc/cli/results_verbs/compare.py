@@ -9,7 +9,7 @@ from dballoc import catalogue
 from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.document.terminal import print_sections
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 
 _MEASURES = [m["condition"] for m in catalogue.measures()["measure"].values() if "condition" in m]
 

@@ -11,7 +11,7 @@ import typer
 from dballoc.allocators import host_requirements
 from dballoc.cli.shared.safe_output import say
 from dballoc.deploy.deployment_text import DEFAULT_FORMS, Form
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.privileged_start import Starter, read_executable_privilege
 from dballoc.process_memory import host_obstacles

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from dballoc.cli.shared.safe_output import Console
+from dballoc.ground.numbers import count
 from dballoc.intake import import_results as intake
-from dballoc.numbers import count
 
 # Lines on what was left out.
 _MOST_NOTES = 10

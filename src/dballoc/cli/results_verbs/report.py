@@ -6,14 +6,15 @@ from typing import Annotated
 
 import typer
 
-from dballoc import catalogue, readers
+from dballoc import catalogue
 from dballoc.analysis.decisions.preference import parse_margin, parse_preference
 from dballoc.analysis.tables.largest_cache import is_fit
 from dballoc.analysis.tune.search_history import is_search
 from dballoc.cli.shared import flags, published_posts
 from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.document.terminal import print_document
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 
 Margin = Annotated[
     str | None,

@@ -16,11 +16,11 @@ from dballoc.cli.shared.campaign_display import display, minutes
 from dballoc.cli.shared.field_flags import Changes, takes_flags
 from dballoc.cli.shared.perform_campaign import ENDINGS, INTERRUPTED, show_report
 from dballoc.cli.shared.safe_output import Console, print_json, say
-from dballoc.errors import Failure
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import Failure
 
 
 @takes_flags(

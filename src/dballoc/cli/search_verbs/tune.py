@@ -14,7 +14,7 @@ from dballoc.cli.shared.safe_output import Console, say
 from dballoc.experiment import experiment_file
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
-from dballoc.numbers import count
+from dballoc.ground.numbers import count
 from dballoc.tune import run_confirmation
 from dballoc.tune.prepare_tune import PreparedTune, prepare_tune
 from dballoc.tune.run_search import run_search

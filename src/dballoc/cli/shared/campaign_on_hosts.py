@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dballoc.cli.extras import require_extra
 from dballoc.cli.shared.safe_output import say
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 

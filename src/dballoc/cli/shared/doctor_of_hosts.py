@@ -9,7 +9,7 @@ from dballoc.catalogue import allocators, servers
 from dballoc.cli.extras import require_extra
 from dballoc.cli.shared.safe_output import clean, print_json, say
 from dballoc.doctor.software import PERF, SYSBENCH
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 
 if TYPE_CHECKING:
     from dballoc.hosts.place_blocks import Host

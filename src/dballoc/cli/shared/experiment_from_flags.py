@@ -12,11 +12,11 @@ from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.catalogue import cycles, experiments, look_up, workloads
 from dballoc.cli.shared.field_flags import Changes, parse_words
 from dballoc.cli.shared.flags import ExperimentSource
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment import scale as scaling
 from dballoc.experiment.experiment_paths import anchor_paths
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand

@@ -11,10 +11,10 @@ import typer
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.shared.field_flags import Changes, parse_words
 from dballoc.cli.shared.flags import ExperimentSource
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY, Experiment, TouchMode
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 
 # Characters that an experiment's name may have.

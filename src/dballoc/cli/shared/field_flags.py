@@ -11,8 +11,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from dballoc.errors import UsageError
 from dballoc.experiment.flag import Flag
+from dballoc.ground.errors import UsageError
 
 # An experiment's values by their dotted keys: of the flags that were written.
 Changes = dict[str, Any]

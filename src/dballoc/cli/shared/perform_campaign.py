@@ -18,7 +18,7 @@ from dballoc.campaign.ways.servers import SERVERS
 from dballoc.cli.shared.campaign_display import display
 from dballoc.document.model import Document
 from dballoc.document.terminal import print_document
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 
 INTERRUPTED = 130
 

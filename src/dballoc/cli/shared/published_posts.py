@@ -6,7 +6,7 @@ from dballoc import catalogue
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.published import published_figures
 from dballoc.analysis.published.published_figures import Published
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 
 def find(directory: Path, name: str | None, wanted: bool) -> Published | None:

@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dballoc import readers
 from dballoc.campaign.preparation import like_running_server as likeness
 from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.ground import readers
 from dballoc.host.read_rights import open_process
 from dballoc.process_memory import identify_malloc
 from dballoc.servers import build as find_build

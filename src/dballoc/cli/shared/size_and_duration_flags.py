@@ -1,7 +1,7 @@
 """Parse sizes and durations that are flags."""
 
-from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_duration, parse_size
+from dballoc.ground.errors import UsageError
 
 
 def size(text: str, flag: str) -> int:

@@ -11,9 +11,9 @@ from dballoc.cli.explain_parts.text_plot import draw_plot
 from dballoc.cli.shared.safe_output import Console, print_json, safe, say
 from dballoc.cli.trace_verbs.make_trace import TraceArgument, list_notes
 from dballoc.document.terminal import start_list
-from dballoc.errors import Failure
-from dballoc.files.output_directory import OutputDirectory
-from dballoc.numbers import percent, with_unit
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_directory import OutputDirectory
+from dballoc.ground.numbers import percent, with_unit
 from dballoc.profile.amounts import format_amount
 from dballoc.trace.figures.live_curve import find_highs, sample_curve
 from dballoc.trace.figures.size_classes import SizeClass

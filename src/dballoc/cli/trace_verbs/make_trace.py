@@ -9,8 +9,8 @@ import numpy as np
 import typer
 
 from dballoc.cli.shared.safe_output import safe, say
-from dballoc.errors import Failure, UsageError
-from dballoc.numbers import count, with_unit
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.numbers import count, with_unit
 from dballoc.trace.changes.anonymise_trace import LEFT, REMOVED, anonymise_trace
 from dballoc.trace.changes.compose_traces import Leftovers, Stretch, compose_traces, count_events
 from dballoc.trace.changes.cut_trace import cut_trace

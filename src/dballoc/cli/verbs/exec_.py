@@ -10,9 +10,9 @@ import typer
 
 from dballoc.allocators import host_requirements
 from dballoc.cli.shared.size_and_duration_flags import size
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.durations_and_sizes import format_size
-from dballoc.files.caller_umask import get_caller_umask
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.caller_umask import get_caller_umask
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_socket import HEAP_PROBE, RECORDER, PreloadKind
 from dballoc.process_memory import host_obstacles

@@ -6,13 +6,13 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dballoc.cli.shared.safe_output import Console, safe
-from dballoc.errors import Failure, UsageError
 from dballoc.fetch import fetch_one, name_and_version
 from dballoc.fetch import fetch_sources as sources
 from dballoc.fetch.clients import archive
 from dballoc.fetch.fetch_job import Progress as Watch
 from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.fetch.private_store import FetchedEntry
+from dballoc.ground.errors import Failure, UsageError
 
 
 def fetch(

@@ -10,8 +10,8 @@ from dballoc.cli.list_parts.catalogue_part import Part
 from dballoc.cli.shared.field_flags import make_option
 from dballoc.cli.shared.one_thread_for_numpy import one_thread_for_numpy
 from dballoc.cli.shared.safe_output import print_json
-from dballoc.errors import UsageError
 from dballoc.experiment.flag import BASEDIR_FLAG, ENGINE_FLAG, SERVER_FLAG, Engine
+from dballoc.ground.errors import UsageError
 
 
 def list_(

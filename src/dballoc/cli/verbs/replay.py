@@ -17,10 +17,10 @@ from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.experiment_from_replay import ReplayFlags, build_replay_experiment
 from dballoc.cli.shared.field_flags import Changes, takes_flags
 from dballoc.cli.shared.safe_output import Console, say
-from dballoc.errors import UsageError
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
-from dballoc.numbers import with_unit
+from dballoc.ground.errors import UsageError
+from dballoc.ground.numbers import with_unit
 from dballoc.store.replay_facts import RecordedTrace
 from dballoc.trace.changes.moments import find_window
 from dballoc.trace.model import Trace

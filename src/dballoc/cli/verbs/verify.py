@@ -10,7 +10,7 @@ from dballoc.allocators import host_requirements
 from dballoc.catalogue import allocators
 from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import clean, print_json, say
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.process_handle import Process

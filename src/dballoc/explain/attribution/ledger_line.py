@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dballoc.explain.sources.server_memory import ServerMemory, parse_number
-from dballoc.numbers import with_unit
+from dballoc.ground.numbers import with_unit
 from dballoc.process_memory.heaps import allocator_statistics
 from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL
 from dballoc.process_memory.mapping_kind import MappingKind

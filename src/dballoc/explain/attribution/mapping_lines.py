@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 from posixpath import basename
 from typing import Any
 
-from dballoc import readers
 from dballoc.explain.attribution.ledger_line import LedgerLine, read_variable
 from dballoc.explain.sources.server_memory import LOGS, POOL, ServerMemory
-from dballoc.numbers import with_unit
+from dballoc.ground import readers
+from dballoc.ground.numbers import with_unit
 from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.process_memory.smaps import MemoryMapping

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psutil
 
-from dballoc import readers
 from dballoc.explain.checklist import section
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
+from dballoc.ground import readers
 from dballoc.host.machine_description import describe_machine, read_setting
 from dballoc.host.resources import process_limits
 from dballoc.process_memory.process_snapshot import ProcessSnapshot

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dballoc.numbers import with_unit
+from dballoc.ground.numbers import with_unit
 
 
 class Bytes(int):

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from dballoc.errors import UsageError
 from dballoc.explain.exporter.listen_address import Admission, ListenAddress
+from dballoc.ground.errors import UsageError
 
 # How many are answered at a time; so many more wait in the kernel.
 MOST_CONNECTIONS, _BACKLOG = 4, 16

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 _UNIX = "unix:"
 # sun_path of unix(7), with its NUL.

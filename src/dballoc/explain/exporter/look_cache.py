@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dballoc.errors import Failure, UsageError
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.watch import (
@@ -16,6 +15,7 @@ from dballoc.explain.watch import (
     compute_pause,
     thin_series,
 )
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.abandonable.abandonable_work import read_cpu_seconds
 from dballoc.host.process_handle import Process
 

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.errors import UsageError
 from dballoc.explain.exporter import http_server
 from dballoc.explain.exporter.http_server import Service
 from dballoc.explain.exporter.listen_address import ListenAddress, make_admission
 from dballoc.explain.exporter.look_cache import LookCache, ServedLook, ServerLook
 from dballoc.explain.output import openmetrics
 from dballoc.explain.watch import WatchPace
-from dballoc.files.foreign_file import open_foreign_file
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.foreign_file import open_foreign_file
 from dballoc.host.abandonable.abandonable_work import AbandonableWork
 from dballoc.host.unprivileged import keep_capabilities
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError

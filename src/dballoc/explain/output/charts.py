@@ -21,7 +21,7 @@ from dballoc.document.charts import (
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.difference import REST, compute_cpu_share
 from dballoc.explain.explanation import Explanation
-from dballoc.numbers import mebibytes, percent, with_unit
+from dballoc.ground.numbers import mebibytes, percent, with_unit
 
 _GROUPS = ("server", "heap", "threads", "files", "rest")
 

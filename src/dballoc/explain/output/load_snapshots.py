@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from dballoc import readers
-from dballoc.errors import UsageError
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
@@ -18,6 +16,8 @@ from dballoc.explain.output.saved_snapshots import FORMAT, VERSION
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.watch import thin_series
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.process_memory.process_usage import ProcessUsage
 
 _LEDGER, _ROOM, _BOUNDS = TypeAdapter(Ledger), TypeAdapter(AvailableMemory), TypeAdapter(Bounds)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import dballoc
-from dballoc.errors import Failure
 from dballoc.explain.explanation import Explanation
-from dballoc.files.output_file import append_to_file, write_file
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_file import append_to_file, write_file
 
 # Raised when a reader of the older form would read the newer one wrongly; keys that are added do
 # not count.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.process_memory.heaps.allocator_statistics import (
     CACHES,
     HELD,

@@ -17,9 +17,9 @@ from typing import Any
 import pymysql
 from pymysql.cursors import Cursor
 
-from dballoc.errors import Failure, UsageError
 from dballoc.explain.sources import allocator_statistics, interrupts, plugin_directory
 from dballoc.explain.sources.server_memory import query_values
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import smaps

@@ -11,8 +11,8 @@ from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.sources.server_memory import POOL
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.verdict import Case, Level, MemoryVerdict
+from dballoc.ground.numbers import count, duration, number, percent, with_unit
 from dballoc.host.resources.cgroup_memory import CgroupMemory
-from dballoc.numbers import count, duration, number, percent, with_unit
 
 # A pool has a whole number of chunks in each instance: the server rounds other sizes up. Where it
 # tells no chunks (MariaDB from 10.11.12 on), the pool is resized by whole mebibytes.

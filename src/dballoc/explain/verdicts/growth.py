@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dballoc.distributions import find_t_quantile
+from dballoc.ground.distributions import find_t_quantile
 
 _CORRELATED = math.sqrt(1.5)
 _LEVEL = 0.95

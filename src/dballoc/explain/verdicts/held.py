@@ -4,7 +4,7 @@ that each advice helped.
 """
 
 from dballoc.explain.verdicts.verdict import Case, MemoryVerdict
-from dballoc.numbers import count, percent, with_unit
+from dballoc.ground.numbers import count, percent, with_unit
 from dballoc.process_memory.heaps.allocator_statistics import HELD
 
 

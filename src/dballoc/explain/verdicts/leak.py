@@ -11,7 +11,7 @@ from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.growth import Growth
 from dballoc.explain.verdicts.owner_cause import Cause, find_cause
 from dballoc.explain.verdicts.verdict import UNLABELLED, Case, Level, MemoryVerdict, Moment
-from dballoc.numbers import count, duration, listing, percent, with_unit
+from dballoc.ground.numbers import count, duration, listing, percent, with_unit
 
 _MINUTE, _HOUR = 60.0, 3600.0
 

@@ -12,7 +12,7 @@ from dballoc.catalogue import causes
 from dballoc.explain.attribution.ledger_line import LedgerLine
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.verdict import Case, MemoryVerdict
-from dballoc.numbers import listing, percent, with_unit
+from dballoc.ground.numbers import listing, percent, with_unit
 
 _INSTRUMENT = "memory/"
 _UNKNOWN: Mapping[str, Any] = {

@@ -22,7 +22,7 @@ from dballoc.explain.verdicts.verdict import (
     MemoryVerdict,
     Moment,
 )
-from dballoc.numbers import listing, percent, with_unit
+from dballoc.ground.numbers import listing, percent, with_unit
 from dballoc.process_memory.heaps.allocator_statistics import HELD
 from dballoc.process_memory.mapping_kind import MappingKind
 

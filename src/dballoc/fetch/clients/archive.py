@@ -12,15 +12,15 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import secret_names
 from dballoc.experiment.secret_names import hide_secrets
 from dballoc.fetch.fetch_job import FetchedTree, FetchJob, Progress, check_hash, describe_file
 from dballoc.fetch.fetch_sources import FetchSource, look_up_kind
 from dballoc.fetch.unpack import archive_members, installed_layout
 from dballoc.fetch.unpack.safe_extraction import UnsafeArchive
-from dballoc.files.foreign_file import open_foreign_file
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.foreign_file import open_foreign_file
 
 _RECEIVED = 2**18
 # Seconds without a byte.

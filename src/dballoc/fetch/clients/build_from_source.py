@@ -5,9 +5,9 @@ import shutil
 from importlib.resources import files
 from pathlib import Path
 
-from dballoc.errors import Failure, UsageError
 from dballoc.fetch.fetch_job import FetchJob
 from dballoc.fetch.unpack import safe_extraction as unpacked
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.unprivileged.ownership import hand_over, remove_directory, take_files
 from dballoc.host.unprivileged.server_user import server_user
 

@@ -5,9 +5,9 @@ them, a recipe builds a shared library.
 import tomllib
 from pathlib import Path
 
-from dballoc.errors import Failure
 from dballoc.fetch.clients.build_from_source import build_libraries, check_build_tools
 from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, FetchJob
+from dballoc.ground.errors import Failure
 
 _MANIFEST = """[package]
 name = "throw-away"

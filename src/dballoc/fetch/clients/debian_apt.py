@@ -12,11 +12,11 @@ import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from dballoc.errors import Failure, UsageError
 from dballoc.fetch import name_and_version
 from dballoc.fetch.clients import archive, build_from_source
 from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, FetchJob, describe_file
 from dballoc.fetch.unpack import installed_layout
+from dballoc.ground.errors import Failure, UsageError
 
 MIRROR = "DBALLOC_DEBIAN_MIRROR"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

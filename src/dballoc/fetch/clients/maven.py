@@ -8,11 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from dballoc.errors import Failure, UsageError
 from dballoc.fetch.clients import archive
 from dballoc.fetch.clients.debian_apt import ALONE, Apt, unpack_packages
 from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, FetchJob, check_hash, describe_file
 from dballoc.fetch.unpack import installed_layout
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.elf import patch_elf
 
 # A fixed release of the plugin, so that all machines do the same.

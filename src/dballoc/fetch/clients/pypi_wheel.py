@@ -4,10 +4,10 @@ import os
 import shutil
 import sys
 
-from dballoc.errors import Failure
 from dballoc.fetch.clients import archive
 from dballoc.fetch.fetch_job import FetchedTree, FetchJob, describe_file
 from dballoc.fetch.unpack import installed_layout
+from dballoc.ground.errors import Failure
 
 
 def fetch_wheel(job: FetchJob) -> FetchedTree:

@@ -23,8 +23,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, NoReturn
 
-from dballoc.errors import UsageError
 from dballoc.fetch.unpack.safe_extraction import Tree, UnsafeArchive, most_bytes, split_member_path
+from dballoc.ground.errors import UsageError
 from dballoc.host.exit_status import end_process
 from dballoc.host.unprivileged import give_up_rights
 

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dballoc import catalogue
-from dballoc.errors import Failure
 from dballoc.fetch.fetch_job import FetchJob
+from dballoc.ground.errors import Failure
 from dballoc.host.elf import patch_elf
 
 # What no server needs at run time.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.answers import pack_answer, unpack_answer
 from dballoc.host.abandonable.child import HEAD, REQUEST, MessageKind, serve_parent

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.host.process_maps import ANONYMOUS
 
 # What an ordinary user can mount in a user namespace is here only if it has no other source than

@@ -4,7 +4,7 @@ import math
 import os
 from dataclasses import dataclass
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 # Seconds that a look may take. For tests, and for a server that needs longer.
 VARIABLE = "DBALLOC_LOOK_SECONDS"

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dballoc.errors import Failure
-from dballoc.files.foreign_file import open_foreign_file
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.foreign_file import open_foreign_file
 
 
 def is_elf(path: Path) -> bool:

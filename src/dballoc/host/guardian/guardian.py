@@ -46,7 +46,7 @@ if (
 ):  # a bare interpreter knows the standard library alone, and that comes first
     sys.path.append(__file__.rsplit("/dballoc/host/guardian/", 1)[0])
 
-from dballoc.files.remove_tree import remove_tree
+from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host.guardian import reaping
 from dballoc.host.settings import settings_journal
 from dballoc.host.settings.writable_settings import HostSetting

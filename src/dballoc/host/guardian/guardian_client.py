@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host import portable
 from dballoc.host.exit_status import describe_exit_status
 from dballoc.host.guardian import guardian, reaping

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from dballoc.errors import UsageError
-from dballoc.files.foreign_file import open_foreign_file
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.foreign_file import open_foreign_file
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host import portable, privileged_start
 from dballoc.host.directories import SOCKET_PATH_LIMIT
 from dballoc.host.elf.elf_answers import ask_elf_parser

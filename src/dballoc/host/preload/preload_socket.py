@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.durations_and_sizes import format_size
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.resources.cgroup_tree import parse_flat_keyed, parse_groups
 

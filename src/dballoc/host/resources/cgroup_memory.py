@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.host.resources import cgroup_tree, process_limits
 from dballoc.host.resources.cgroup_tree import ControlGroups, Group
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.host import open_in_process_root
 from dballoc.host.process_handle import PROC, Process
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus
+from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 
 if TYPE_CHECKING:

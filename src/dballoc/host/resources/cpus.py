@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
+from dballoc.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from dballoc.experiment.model import Cpu

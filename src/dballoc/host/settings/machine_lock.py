@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from dballoc.errors import Failure, NotNow, UsageError
+from dballoc.ground.errors import Failure, NotNow, UsageError
 from dballoc.host.process_handle import Process
 from dballoc.host.settings import settings_journal
 from dballoc.host.settings.settings_journal import BadJournal, PutBack

@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from dballoc import readers
+from dballoc.ground import readers
 from dballoc.host.process_handle import Process
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, read_setting
 

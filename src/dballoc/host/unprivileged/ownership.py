@@ -8,9 +8,9 @@ import shutil
 import stat
 from pathlib import Path
 
-from dballoc.errors import Failure
-from dballoc.files.output_directory import replace_file
-from dballoc.files.remove_tree import remove_tree
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_directory import replace_file
+from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host.unprivileged.server_user import ServerUser
 
 # No server nests its data more deeply; each level takes a descriptor.

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from dballoc.files.output_directory import OutputDirectory, replace_file
+from dballoc.ground.files.output_directory import OutputDirectory, replace_file
 from dballoc.host.unprivileged.server_user import ServerUser
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.errors import NotNow, UsageError
+from dballoc.ground.errors import NotNow, UsageError
 from dballoc.host.process_handle import PROC, Process
 
 # Not handed out to anybody (systemd, "Users, Groups, UIDs and GIDs on systemd Systems": 60706-61183

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from dballoc import readers
 from dballoc.experiment import experiment_file
 from dballoc.experiment.flag import Engine
 from dballoc.experiment.model import MOST_CLIENTS, Experiment
+from dballoc.ground import readers
 from dballoc.hosts.message_limits import LONGEST_LINE
 from dballoc.load.workload_files import MOST_BYTES, write_workload_files
 

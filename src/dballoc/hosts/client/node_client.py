@@ -14,9 +14,9 @@ from pathlib import Path
 import pymysql
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from dballoc import readers
 from dballoc.experiment.model import Experiment
-from dballoc.files.remove_tree import remove_tree
+from dballoc.ground import readers
+from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, Exit
 from dballoc.host.unprivileged.private_file import write_private

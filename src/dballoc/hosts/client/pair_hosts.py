@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
+from dballoc.ground.errors import UsageError
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.load_messages import ClientRequest, HostRequest
 from dballoc.hosts.client.remote_load import ClientPlace

@@ -4,7 +4,7 @@ import os
 import select
 import time
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.hosts.message_limits import LONGEST_LINE
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pymysql
 from pydantic import BaseModel, ConfigDict, Field
 
-from dballoc import readers
-from dballoc.errors import Failure
 from dballoc.experiment.trial_steps import Step
-from dballoc.files.output_directory import write_own
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_directory import write_own
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.hosts.client import network_link, password_seal
 from dballoc.hosts.client.load_messages import (

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dballoc import readers
 from dballoc.experiment.schedule import Slot
+from dballoc.ground import readers
 from dballoc.hosts.block_messages import MOST_FILE_BYTES, MOST_FILES, MOST_NOTICES
 from dballoc.hosts.place_blocks import Host, HostPair
 from dballoc.store.rows import BlockPlace

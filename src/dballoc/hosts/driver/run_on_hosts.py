@@ -11,15 +11,15 @@ from dataclasses import asdict, replace
 from typing import TypeVar
 
 import dballoc
-from dballoc import readers
 from dballoc.campaign.recorded_facts import make_block_facts
 from dballoc.campaign.run_blocks import CampaignKind, CampaignRun, interleave_blocks
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.campaign.ways.servers import estimate_duration, make_blocks
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.hosts import place_blocks
 from dballoc.hosts.block_messages import (
     BlockFinished,

@@ -5,12 +5,12 @@ was under way when its host was lost.
 import sqlite3
 import time
 
-from dballoc import readers
 from dballoc.campaign.results_directory import ResultsDirectory
-from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.hosts.block_messages import FilePiece, TrialFinished
 from dballoc.hosts.driver.block_under_way import BlockUnderWay
 from dballoc.hosts.place_blocks import Host, HostPair

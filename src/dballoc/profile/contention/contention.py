@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from dballoc.catalogue import waits as catalogue
-from dballoc.errors import Failure
-from dballoc.files.output_directory import OutputDirectory
-from dballoc.files.remove_tree import remove_tree
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_directory import OutputDirectory
+from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.exit_status import end_process
 from dballoc.host.guardian.guardian_client import Child, Custody
 from dballoc.host.process_handle import Process

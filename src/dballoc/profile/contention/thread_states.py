@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from dballoc.catalogue import waits as catalogue
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import describe_read_error, failing_for
 from dballoc.process_memory import identify_malloc, smaps

@@ -7,8 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.profile import call_tree
 from dballoc.profile.model import Profile
 

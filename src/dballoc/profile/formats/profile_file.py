@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dballoc import readers
-from dballoc.errors import UsageError
-from dballoc.files.output_directory import write_own
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.output_directory import write_own
 from dballoc.profile.model import Frame, Profile, Sample, Value
 from dballoc.profile.profile_tables import VARIANCE
 
@@ -83,7 +83,7 @@ def pack_profile(profile: Profile) -> bytes:
 
 def load_profile(path: Path, below: Path | None = None) -> Profile:
     """Read a profile that :func:`save_profile` wrote. Raises UsageError if the file is missing or
-    something else. ``below``: as in :func:`dballoc.readers.open_file`.
+    something else. ``below``: as in :func:`dballoc.ground.readers.open_file`.
     """
     try:
         text = readers.unpacked(path, _LIMIT, below=below)

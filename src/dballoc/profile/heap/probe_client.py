@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import open_in_process_root
 from dballoc.host.preload import preload_socket
 from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dballoc.errors import Failure
+from dballoc.ground.errors import Failure
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import AbandonableWork
 from dballoc.host.abandonable.look_limits import symbol_limits

@@ -19,8 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from dballoc.errors import UsageError
-from dballoc.files.output_directory import replace_file
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.output_directory import replace_file
+from dballoc.ground.user_directories import make_in_cache
 from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
@@ -28,7 +29,6 @@ from dballoc.profile.model import Frame
 from dballoc.profile.symbols import debug_files
 from dballoc.profile.symbols.debug_files import OpenFile
 from dballoc.profile.symbols.elf_notes import Image
-from dballoc.user_directories import make_in_cache
 
 # Bytes on disk of all tables; the sandbox lets one have half of it (give_up_rights.py).
 MOST_BYTES = 1 << 30

@@ -28,7 +28,7 @@ from dballoc.document.charts import (
     span,
 )
 from dballoc.document.model import Figure
-from dballoc.numbers import duration
+from dballoc.ground.numbers import duration
 from dballoc.report.charts.ratios import draw_ratio_frame
 from dballoc.report.wording.ratios_as_text import format_mean
 

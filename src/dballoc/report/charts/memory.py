@@ -22,7 +22,7 @@ from dballoc.document.charts import (
     make_tips,
 )
 from dballoc.document.model import Figure
-from dballoc.numbers import mebibytes
+from dballoc.ground.numbers import mebibytes
 
 # The store's column: its name, and how opaque its bar is.
 _KINDS = {PEAK.trial: ("peak", 0.55), IDLE.trial: ("idle", 0.25)}

@@ -24,7 +24,7 @@ from dballoc.document.charts import (
     span,
 )
 from dballoc.document.model import Figure
-from dballoc.numbers import percent
+from dballoc.ground.numbers import percent
 from dballoc.report.charts.ratios import compute_ratio_range, draw_ratio_frame, make_ratio_axis
 from dballoc.report.wording.answer import describe_verdict
 from dballoc.report.wording.ratios_as_text import format_ratio

@@ -23,7 +23,7 @@ from dballoc.document.model import (
     VariantLine,
     tabulate,
 )
-from dballoc.numbers import NOTHING, count, listing, percent
+from dballoc.ground.numbers import NOTHING, count, listing, percent
 from dballoc.report.charts.ratios import capitalize_title, draw_intervals
 from dballoc.report.wording.ratios_as_text import describe_ratio, format_ratio, show_ratio
 

@@ -15,7 +15,7 @@ from dballoc.analysis.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.document.charts import Variants, draw, make_axis, make_chart, make_tips
 from dballoc.document.model import Answer, Column, Figure, Section, Table, tabulate
-from dballoc.numbers import count, listing, mebibytes, number, percent, with_unit
+from dballoc.ground.numbers import count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.wording.answer import Progress, describe_verdict, measure_progress
 from dballoc.report.wording.answer_table import make_answer_table
 from dballoc.report.wording.ending import compose_headline, explain_ending

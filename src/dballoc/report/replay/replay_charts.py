@@ -20,7 +20,7 @@ from dballoc.document.charts import (
     make_tips,
 )
 from dballoc.document.model import Figure
-from dballoc.numbers import mebibytes, number
+from dballoc.ground.numbers import mebibytes, number
 from dballoc.report.charts.memory import Bar, draw_bars
 from dballoc.store.replay_facts import ReplayFacts
 

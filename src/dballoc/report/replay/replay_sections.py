@@ -19,7 +19,7 @@ from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.document.charts import Variants
 from dballoc.document.model import Column, Figure, Section, Table, tabulate
 from dballoc.experiment.designs import Design
-from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
+from dballoc.ground.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.charts import ratios
 from dballoc.report.replay import replay_charts
 from dballoc.report.replay.replay_answer import JudgedReplays, make_growth_section

@@ -12,7 +12,7 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.profiles import CampaignContention, ContentionProfiles
 from dballoc.document.csv import make_frame
 from dballoc.document.model import Embed, Section, Table
-from dballoc.numbers import NOTHING, count, number, percent
+from dballoc.ground.numbers import NOTHING, count, number, percent
 from dballoc.profile import flamegraph
 from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
 from dballoc.profile.contention.wait_rules import KERNEL

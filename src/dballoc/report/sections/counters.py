@@ -8,7 +8,7 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import counters
 from dballoc.document.model import Section, Table
 from dballoc.experiment.designs import Design
-from dballoc.numbers import NOTHING, listing, number, percent
+from dballoc.ground.numbers import NOTHING, listing, number, percent
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _UNITS = {"task-clock": "task-clock, ns"}

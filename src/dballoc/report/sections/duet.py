@@ -22,7 +22,7 @@ from dballoc.document.charts import (
 )
 from dballoc.document.model import Figure, Section, Table
 from dballoc.experiment.designs import Design
-from dballoc.numbers import NOTHING, count, number, percent
+from dballoc.ground.numbers import NOTHING, count, number, percent
 from dballoc.report.charts.ratios import draw_ratio_frame
 from dballoc.report.wording.ratios_as_text import format_ratio
 from dballoc.store.facts import DuetFacts

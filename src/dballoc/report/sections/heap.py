@@ -21,7 +21,7 @@ from dballoc.document.charts import (
 )
 from dballoc.document.csv import make_frame
 from dballoc.document.model import Embed, Figure, Section, Table
-from dballoc.numbers import NOTHING, count, mebibytes, number, percent
+from dballoc.ground.numbers import NOTHING, count, mebibytes, number, percent
 from dballoc.profile.heap import heap_profile
 from dballoc.profile.heap.heap_profile import sum_by_holder
 from dballoc.profile.profile_tables import VARIANCE

@@ -30,7 +30,7 @@ from dballoc.document.model import (
     VariantLine,
     tabulate,
 )
-from dballoc.numbers import count, listing, mebibytes, number, percent
+from dballoc.ground.numbers import count, listing, mebibytes, number, percent
 from dballoc.profile.model import Profile
 from dballoc.report.charts import levels
 from dballoc.report.sections import contention, tables

@@ -32,7 +32,7 @@ from dballoc.document.model import Section, Table
 from dballoc.experiment import scale
 from dballoc.experiment.model import LOAD
 from dballoc.experiment.post import PostCpus
-from dballoc.numbers import NOTHING, count, listing, number, percent
+from dballoc.ground.numbers import NOTHING, count, listing, number, percent
 from dballoc.report.sections.published_frames import (
     collect_frame_table,
     describe_frame_order,

@@ -10,7 +10,7 @@ from dballoc.analysis.published.published_figures import FrameTable, PublishedFr
 from dballoc.analysis.tables.profiles import CampaignContention, Profiles
 from dballoc.document.csv import make_frame
 from dballoc.document.model import Table
-from dballoc.numbers import NOTHING, listing, percent
+from dballoc.ground.numbers import NOTHING, listing, percent
 
 # Of the stacks; frames that are all on fewer are in no order that means anything.
 _LEAST_SHARE = 0.001

@@ -6,7 +6,7 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.trial_tables import build_replica_table
 from dballoc.document.model import Column, Section, tabulate
 from dballoc.experiment.trial_steps import KEEPS_UP
-from dballoc.numbers import count, number
+from dballoc.ground.numbers import count, number
 
 _APART = "Primary and clients have CPUs of their own, {client}."
 _TOGETHER = (

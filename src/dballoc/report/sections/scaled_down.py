@@ -7,7 +7,7 @@ from dballoc.experiment import scale
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
 from dballoc.experiment.model import Experiment, Scaled
 from dballoc.experiment.post import Post
-from dballoc.numbers import listing
+from dballoc.ground.numbers import listing
 
 
 def list_scaling_notes(campaign: Campaign) -> list[str]:

@@ -30,7 +30,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import USUAL_DISCARD
-from dballoc.numbers import count, listing, percent
+from dballoc.ground.numbers import count, listing, percent
 from dballoc.report.sections import tables
 from dballoc.report.sections.counters import describe_counters
 from dballoc.report.wording.answer import describe_faults

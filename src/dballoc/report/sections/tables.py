@@ -22,7 +22,7 @@ from dballoc.analysis.tables.baseline_comparison import (
     Comparisons,
 )
 from dballoc.document.model import Column, Table, tabulate
-from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
+from dballoc.ground.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.wording.answer import describe_verdict
 from dballoc.report.wording.compose_answer import describe_levels
 from dballoc.report.wording.ratios_as_text import (

@@ -22,7 +22,7 @@ from dballoc.document.charts import (
     span,
 )
 from dballoc.document.model import Column, Figure, Table, tabulate
-from dballoc.numbers import NOTHING, number
+from dballoc.ground.numbers import NOTHING, number
 from dballoc.report.charts.ratios import compute_ratio_range, draw_ratio_frame, make_ratio_axis
 from dballoc.report.sections.tables import HEADS, RELATIVE_QPS, Cells, index_cells, spread
 from dballoc.report.wording.answer import MANY

@@ -6,7 +6,7 @@ from dballoc.analysis.measures import CPU, PEAK
 from dballoc.analysis.tables.baseline_comparison import Comparison, is_shown_slower
 from dballoc.analysis.tune.tuned import Confirmed, Tuned
 from dballoc.document.model import Answer, VariantLine
-from dballoc.numbers import count, listing, percent
+from dballoc.ground.numbers import count, listing, percent
 from dballoc.report.wording.answer import describe_faults
 from dballoc.report.wording.compose_answer import quote_directory
 from dballoc.report.wording.ratios_as_text import format_ratio

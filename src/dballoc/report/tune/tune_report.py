@@ -27,7 +27,7 @@ from dballoc.document.charts import (
 from dballoc.document.model import Column, Document, Figure, Section, Table, tabulate
 from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import format_duration
-from dballoc.numbers import NOTHING, count, listing, mebibytes, percent
+from dballoc.ground.numbers import NOTHING, count, listing, mebibytes, percent
 from dballoc.report.sections import tables
 from dballoc.report.sections.shared_sections import list_servers, make_environment_section
 from dballoc.report.tune.tune_answer import answer_tune

@@ -9,7 +9,7 @@ from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.split_by_host import LostHosts, count_lost_hosts
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, declare_procedures
-from dballoc.numbers import count
+from dballoc.ground.numbers import count
 from dballoc.report.wording.ratios_as_text import format_detectable
 
 # More figures than these are counted and not listed.

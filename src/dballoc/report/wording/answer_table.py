@@ -12,7 +12,7 @@ from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.document.model import Table
 from dballoc.experiment.designs import Design
-from dballoc.numbers import NOTHING, percent
+from dballoc.ground.numbers import NOTHING, percent
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 

@@ -14,7 +14,7 @@ from dballoc.analysis.measures import JUDGED
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.document.model import Answer
 from dballoc.experiment.designs import Design
-from dballoc.numbers import count, listing, percent
+from dballoc.ground.numbers import count, listing, percent
 from dballoc.report.wording.answer import MANY, Progress
 from dballoc.report.wording.answer_table import TailLatency, make_answer_table
 from dballoc.report.wording.ending import (

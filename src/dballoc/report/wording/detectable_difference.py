@@ -7,7 +7,7 @@ from dballoc.analysis.decisions.aa_check import DIFFERENCES, MetricResolution, R
 from dballoc.analysis.statistics.detectable_difference import LEVEL, Need
 from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.document.model import Answer, Section, Table
-from dballoc.numbers import NOTHING, count, duration, listing, percent
+from dballoc.ground.numbers import NOTHING, count, duration, listing, percent
 from dballoc.report.wording.answer import describe_faults
 from dballoc.report.wording.ratios_as_text import (
     describe_ratio,

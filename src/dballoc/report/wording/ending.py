@@ -22,7 +22,7 @@ from dballoc.analysis.decisions.verdict import Noninferiority
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.experiment.designs import Design
-from dballoc.numbers import count, duration, listing, percent
+from dballoc.ground.numbers import count, duration, listing, percent
 from dballoc.report.wording.answer import MANY, Progress, describe_faults
 from dballoc.report.wording.ratios_as_text import format_ratio
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.client_connections import VariantConnections
 from dballoc.analysis.two_speeds import TwoSpeeds
-from dballoc.numbers import count, listing, number, percent
+from dballoc.ground.numbers import count, listing, number, percent
 
 
 def describe_encryption(by_variant: Mapping[str, VariantConnections], asked_for: bool) -> list[str]:

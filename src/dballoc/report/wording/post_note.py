@@ -9,7 +9,7 @@ from dballoc.analysis.published.setup.campaign_setup import compare_campaign_wit
 from dballoc.analysis.published.setup.run_setup import DEFAULT, NOT_SET, NOT_STATED, PostComparison
 from dballoc.document.model import PostNote, PostTopic
 from dballoc.experiment.post import Post
-from dballoc.numbers import count
+from dballoc.ground.numbers import count
 
 _OPTIONS = "options"
 

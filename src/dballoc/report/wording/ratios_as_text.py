@@ -5,7 +5,7 @@ import signal
 
 from dballoc.analysis.statistics.detectable_difference import convert_to_fall
 from dballoc.analysis.statistics.ratio_interval import Ratio
-from dballoc.numbers import NOTHING, number, percent
+from dballoc.ground.numbers import NOTHING, number, percent
 
 # A smallest detectable difference above this means no more than "almost anything".
 _HUGE = 10.0

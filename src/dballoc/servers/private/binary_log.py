@@ -6,7 +6,7 @@ Servers have none unless their options ask for one. Pure.
 import re
 from collections.abc import Mapping
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 OPTION = "log-bin"
 SWITCHED_OFF = "skip-log-bin"

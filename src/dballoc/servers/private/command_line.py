@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from dballoc.errors import UsageError
 from dballoc.experiment import secret_names
+from dballoc.ground.errors import UsageError
 from dballoc.servers.build import Build
 from dballoc.servers.private import binary_log
 from dballoc.servers.private.certificate_files import list_server_options

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Data
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.user_directories import locate_cache, make_in_cache
 from dballoc.host.directories import make_server_scratch
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import (
@@ -38,7 +39,6 @@ from dballoc.servers.private.private_server import (
     stop,
     tail,
 )
-from dballoc.user_directories import locate_cache, make_in_cache
 
 # Increase it when templates are made in another way.
 FORMAT = 2

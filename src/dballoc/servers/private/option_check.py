@@ -4,7 +4,7 @@ them.
 
 import re
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers.build import Build

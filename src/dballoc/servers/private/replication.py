@@ -5,7 +5,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.servers.build import Build
 from dballoc.servers.private.admin_connection import Admin
 

@@ -19,8 +19,8 @@ import pymysql
 from pymysql.cursors import Cursor
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
-from dballoc import readers
-from dballoc.errors import Failure
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure
 from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable

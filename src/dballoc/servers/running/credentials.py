@@ -11,9 +11,9 @@ from configparser import Error as NoSection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.errors import UsageError
-from dballoc.files import foreign_file
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files import foreign_file
 
 # The groups that clients of both families read; if a key is given twice, the last one counts.
 GROUPS = ("client", "client-server", "client-mariadb", "mysql", "mariadb-client")

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dballoc import readers
 from dballoc.catalogue import servers
+from dballoc.ground import readers
 from dballoc.host.process_handle import Process
 
 # The cgroup of a process that systemd started: /system.slice/NAME.service, maybe with a group of

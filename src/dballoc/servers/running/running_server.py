@@ -17,7 +17,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.catalogue import servers
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.host import process_root, read_rights
 from dballoc.host.elf import loader
 from dballoc.host.process_handle import Process

@@ -11,8 +11,8 @@ import stat
 from pathlib import Path
 
 from dballoc.catalogue import servers
-from dballoc.errors import UsageError
 from dballoc.fetch import private_store
+from dballoc.ground.errors import UsageError
 from dballoc.host import open_in_process_root
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 from dballoc.servers import build as find_build

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.trace.changes.compose_traces import Leftovers
 from dballoc.trace.changes.moments import Moment, parse_moment
 

@@ -1,7 +1,7 @@
 """A moment of a trace as a user names it: a duration since its begin, or one of its marks."""
 
-from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_duration
+from dballoc.ground.errors import UsageError
 from dballoc.trace.changes.trace_parts import get_duration
 from dballoc.trace.model import Trace
 

@@ -9,8 +9,8 @@ begin and end (of ``thread_done`` in one).
 import re
 from pathlib import Path
 
-from dballoc import readers
-from dballoc.readers import Unfit, shown
+from dballoc.ground import readers
+from dballoc.ground.readers import Unfit, shown
 from dballoc.trace.importers.call_rows import LONGEST_LINE, MOST_BYTES, STEP, Call, CallRows
 from dballoc.trace.model import EventKind, Recording
 

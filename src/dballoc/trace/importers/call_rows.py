@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dballoc.readers import Unfit
+from dballoc.ground.readers import Unfit
 from dballoc.trace.model import (
     CALL_TYPES,
     NONE,

@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dballoc import readers
-from dballoc.readers import Unfit
+from dballoc.ground import readers
+from dballoc.ground.readers import Unfit
 from dballoc.trace.importers.call_rows import MOST_THREADS, STEP, make_recording, make_thread
 from dballoc.trace.model import EventKind, Recording, ThreadCalls
 

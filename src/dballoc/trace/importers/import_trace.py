@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from dballoc import readers
-from dballoc.readers import Unfit, shown
+from dballoc.ground import readers
+from dballoc.ground.readers import Unfit, shown
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.importers.android import read_android
 from dballoc.trace.importers.call_rows import LONGEST_LINE, MOST_BYTES, STEP, Call, CallRows

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dballoc.errors import Failure, UsageError
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.preload import preload_socket
 from dballoc.host.preload.preload_socket import RECORDER, PreloadSocket
 from dballoc.host.process_handle import Process

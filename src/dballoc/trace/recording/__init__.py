@@ -1,1 +1,1 @@
-"""Raw recordings, the files that native/trace writes, as arrays."""
+"""Recordings: how the recorder is asked, and the files that it writes, as arrays."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dballoc import readers
-from dballoc.errors import Failure, UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import open_in_process_root
 from dballoc.trace.model import (
     CALL_TYPES,

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 from dballoc.trace.model import NONE, EventKind, ThreadEvents, Trace
 from dballoc.trace.replay import plan_layout
 

@@ -7,8 +7,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from dballoc.errors import Failure, UsageError
-from dballoc.files.output_directory import OutputDirectory
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.trace.model import NONE, Mark, ThreadEvents, Trace
 from dballoc.trace.replay import plan_layout
 from dballoc.trace.replay.check_trace import find_allocated_objects, find_shared_objects

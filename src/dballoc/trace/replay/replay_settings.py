@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from dballoc.errors import UsageError
+from dballoc.ground.errors import UsageError
 
 Touch = Literal["recorded", "all", "first", "none"]
 

@@ -10,11 +10,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dballoc import readers
 from dballoc.allocators import proof_of_use, server_environment
 from dballoc.allocators.find_library import Allocator
-from dballoc.errors import Failure, UsageError
-from dballoc.files.remove_tree import remove_tree
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host.guardian.guardian_client import Custody, Exit
 from dballoc.host.resources import cgroup
 from dballoc.host.unprivileged.run_unprivileged import (

@@ -12,8 +12,8 @@ import zstandard
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.trace.model import NONE, Objects, ThreadEvents, Trace
 from dballoc.trace.trace_file import layout
 from dballoc.trace.trace_file.check_trace import InvalidTrace, check_trace

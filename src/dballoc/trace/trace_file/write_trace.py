@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import zstandard
 
-from dballoc.errors import UsageError
-from dballoc.files.output_file import create_file
-from dballoc.readers import reason
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.output_file import create_file
+from dballoc.ground.readers import reason
 from dballoc.trace.model import NONE, ThreadEvents, Trace
 from dballoc.trace.trace_file import layout
 from dballoc.trace.trace_file.layout import BlockKind

@@ -15,7 +15,7 @@ from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import Cpu
 from dballoc.experiment.post import Post, PostCpus
-from dballoc.numbers import count
+from dballoc.ground.numbers import count
 
 # The kernel keeps a part of the memory for itself, so a machine of 128G has a little less.
 _LEAST_OF_STATED, _MOST_OF_STATED = 0.9, 1.02

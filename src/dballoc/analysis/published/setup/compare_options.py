@@ -28,7 +28,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.experiment.post import Post
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_steps
-from dballoc.numbers import count
+from dballoc.ground.numbers import count
 
 # Windows' other transport is an option too; it is compared as a transport.
 _NAMED_PIPE = "named_pipe"

@@ -42,7 +42,7 @@ from dballoc.experiment import scale
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import BUILTIN, LOAD, Variant
 from dballoc.experiment.post import Post
-from dballoc.numbers import count, listing
+from dballoc.ground.numbers import count, listing
 
 
 def compare_with_post(post: Post, run: RunSetup) -> list[PostComparison]:

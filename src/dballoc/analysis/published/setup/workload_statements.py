@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from dballoc.analysis.published.setup.setting_values import normalize_value
-from dballoc.numbers import count
+from dballoc.ground.numbers import count
 
 # Statements of a transaction, and what oltp_common.lua has where nothing is given.
 DEFAULTS = {

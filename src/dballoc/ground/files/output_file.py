@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from dballoc.errors import UsageError
-from dballoc.files import caller_umask
-from dballoc.files.output_directory import name_user, naming, replace_file
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files import caller_umask
+from dballoc.ground.files.output_directory import name_user, naming, replace_file
 
 # Links to descriptors of our own: the shell makes /dev/fd/63 for `>(gzip > file)`.
 _OWN_DESCRIPTOR = re.compile(r"/(?:dev/(?:std(?P<name>out|err)|fd/(?P<fd>\d+))|proc/self/fd/(\d+))")

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from dballoc.errors import UsageError
-from dballoc.files import caller_umask
-from dballoc.files.remove_tree import remove_in
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files import caller_umask
+from dballoc.ground.files.remove_tree import remove_in
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -4,8 +4,8 @@ import os
 import stat
 from pathlib import Path
 
-from dballoc.errors import UsageError
-from dballoc.files.caller_umask import get_caller_umask
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files.caller_umask import get_caller_umask
 
 # Of the cache, and of what is in it: for our own user. The group may enter, if it has been made the
 # server user's (host/directories.py).

@@ -20,8 +20,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dballoc.errors import UsageError
-from dballoc.files import foreign_file
+from dballoc.ground.errors import UsageError
+from dballoc.ground.files import foreign_file
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -58,7 +58,7 @@ def open_file(path: Path, below: Path | None = None) -> BufferedReader:
     """Open a regular file for reading, for a caller that bounds its reads. Unfit if that fails.
 
     ``below``, here and in what follows: the directory that somebody else made, in which ``path``
-    lies; no link in it is followed (:mod:`dballoc.files.foreign_file`).
+    lies; no link in it is followed (:mod:`dballoc.ground.files.foreign_file`).
     """
     try:
         return foreign_file.open_foreign_file(path, below)

@@ -1,0 +1,1 @@
+"""What every room may use: errors, numbers as text, bounded readers, directories."""
