@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.measure.server_counters import ServerCounters, find_countable
 
 # Waits for lines: how many threads to start that stay, or how often to pass a byte between two

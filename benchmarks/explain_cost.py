@@ -38,9 +38,9 @@ from scipy import stats
 
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain import explanation
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources import cpus
-from dballoc.process_memory import memory_reader, pagemap_scan, smaps
+from dballoc.process import memory_reader, pagemap_scan, smaps
 
 MOST_SECONDS, MOST_LOCKED, MOST_LOST = 0.3, 0.02, 0.01
 LOOKS = 7

@@ -43,7 +43,7 @@ from dballoc.explain.sources import loadable_function
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.load import client
 from dballoc.servers.private.admin_connection import USER
 from dballoc.servers.running.credentials import Credentials

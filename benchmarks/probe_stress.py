@@ -37,7 +37,7 @@ from dballoc.catalogue import allocators
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.profile.heap import probe_client
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.measure.process_sampler import ProcessSampler
 
 MOST_OF_A_CORE = 0.005

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.ground.errors import Failure
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import smaps
+from dballoc.host.process.handle import Process
+from dballoc.process import smaps
 from report_cases.case import Case, Judgement, judge_bytes, judge_words
 from report_cases.private_server import PrivateServer, Workshop
 

@@ -13,7 +13,7 @@ from dballoc.explain import explanation
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.output import page
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

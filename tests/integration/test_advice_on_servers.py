@@ -18,7 +18,7 @@ from dballoc.explain import explanation
 from dballoc.explain.verdicts import verdicts
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.ground.errors import UsageError
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.settings import thp
 from dballoc.servers.running.credentials import Credentials
 

@@ -15,10 +15,10 @@ from harness import A_USER, Cli, StartServer
 
 from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.sources import server_memory
-from dballoc.host.process_handle import Process
-from dballoc.host.read_rights import describe_readers, read_ptrace_scope
-from dballoc.process_memory import innodb_buffer_pool, process_snapshot, smaps
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.host.process.handle import Process
+from dballoc.host.process.read_rights import describe_readers, read_ptrace_scope
+from dballoc.process import innodb_buffer_pool, smaps, snapshot
+from dballoc.process.mapping_kind import MappingKind
 
 
 @pytest.fixture(autouse=True)
@@ -275,13 +275,13 @@ def test_a_server_too_large_for_smaps(
     with pymysql.connect(unix_socket=str(path)) as connection, connection.cursor() as cursor:
         said = server_memory.query_server_memory(cursor)
 
-    def looks() -> tuple[process_snapshot.ProcessSnapshot, process_snapshot.ProcessSnapshot]:
+    def looks() -> tuple[snapshot.ProcessSnapshot, snapshot.ProcessSnapshot]:
         with monkeypatch.context() as patch:
             patch.setattr(smaps, "MOST_SMALL", 4 << 20)
             # More than the doublewrite buffer, whose copies of pages may lie next to anything.
             patch.setattr(innodb_buffer_pool, "_LEAST", 16 << 20)
-            seen = process_snapshot.take_process_snapshot(Process.open(pid))
-        return seen, process_snapshot.take_process_snapshot(Process.open(pid))
+            seen = snapshot.take_process_snapshot(Process.open(pid))
+        return seen, snapshot.take_process_snapshot(Process.open(pid))
 
     if any(m.flags for m in looks()[0].mappings):
         pytest.skip("this kernel has no PAGEMAP_SCAN (Linux 6.7)")

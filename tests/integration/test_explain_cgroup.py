@@ -24,7 +24,7 @@ from dballoc.catalogue import verdicts as limits
 from dballoc.explain import explanation
 from dballoc.explain.verdicts import verdicts
 from dballoc.ground.errors import UsageError
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources import cgroup, cgroup_memory
 from dballoc.host.resources.cgroup_tree import ControlGroups
 from dballoc.servers.running.credentials import Credentials
@@ -261,7 +261,7 @@ def test_a_young_server_gets_no_advice_on_caches(look: dict[str, Any]) -> None:
 
 READ = """
 import sys
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources.cgroup_tree import ControlGroups
 from dballoc.host.resources import cgroup_memory, cgroup_tree, process_limits
 process = Process.open(int(sys.argv[1]))

@@ -17,7 +17,7 @@ from harness import A_USER, Cli, Done, Server, give, wait_until
 from dballoc.explain.sources import loadable_function
 from dballoc.explain.sources.loadable_function import STATS, TRIM
 from dballoc.ground.errors import Failure
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.servers.running import connection
 from dballoc.servers.running.credentials import Credentials
 

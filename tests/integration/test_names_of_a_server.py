@@ -12,8 +12,8 @@ import pymysql
 import pytest
 from harness import StartServer
 
-from dballoc.host import process_maps
-from dballoc.host.process_handle import Process
+from dballoc.host.process import maps as process_maps
+from dballoc.host.process.handle import Process
 from dballoc.profile.symbols import cpp_names
 from dballoc.profile.symbols.symbols import Mapped, Symbols
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness import A_USER, Cli, Done, Launch, run_as
 
-from dballoc.host.read_rights import describe_readers, read_ptrace_scope
+from dballoc.host.process.read_rights import describe_readers, read_ptrace_scope
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("needs_root")]
 

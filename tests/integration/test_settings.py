@@ -12,7 +12,7 @@ import pytest
 from harness import Cli, Experiment, rows
 from test_faults import MISBEHAVE
 
-from dballoc.host import process_maps
+from dballoc.host.process import maps as process_maps
 
 HEAP = 64 << 20
 

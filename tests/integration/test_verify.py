@@ -17,7 +17,7 @@ from harness import A_USER, Cli, StartServer, wait_until
 
 from dballoc.allocators import find_library
 from dballoc.ground.errors import UsageError
-from dballoc.host.read_rights import describe_readers, read_ptrace_scope
+from dballoc.host.process.read_rights import describe_readers, read_ptrace_scope
 from dballoc.host.settings import thp
 
 pytestmark = pytest.mark.unprivileged

@@ -8,8 +8,8 @@ from programs import compiled, starting
 
 from dballoc.explain import explanation
 from dballoc.explain.verdicts import thp_waste
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import process_snapshot
+from dballoc.host.process.handle import Process
+from dballoc.process import snapshot
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 MIB = 1 << 20
@@ -32,7 +32,7 @@ def bloat(tmp_path: Path) -> Iterator[Run]:
 @pytest.mark.parametrize("written", [1, 128, 512])
 def test_what_was_never_written_is_told(bloat: Run, written: int) -> None:
     found = thp_waste.sample_huge_pages(
-        process_snapshot.take_process_snapshot(Process.open(bloat(written)))
+        snapshot.take_process_snapshot(Process.open(bloat(written)))
     )
     assert found
     if found.bytes < 90 * MIB:

@@ -8,10 +8,10 @@ from programs import compiled, starting
 
 from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED, UNNAMED
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import process_snapshot
-from dballoc.process_memory.mapping_kind import MappingKind
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.host.process.handle import Process
+from dballoc.process import snapshot
+from dballoc.process.mapping_kind import MappingKind
+from dballoc.process.snapshot import ProcessSnapshot
 
 Looked = tuple[dict[str, int], ProcessSnapshot, Ledger]
 
@@ -22,7 +22,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
     directory = tmp_path_factory.mktemp("classes")
     with starting() as start:
         running = start(compiled("classes", directory), directory / "file")
-        found = process_snapshot.take_process_snapshot(Process.open(running.pid))
+        found = snapshot.take_process_snapshot(Process.open(running.pid))
         yield (
             {name: int(size) for name, size in map(str.split, running.said)},
             found,

@@ -13,7 +13,7 @@ import pytest
 
 from dballoc.ground.errors import Failure
 from dballoc.host.guardian.guardian_client import Custody
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.profile.contention import contention
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.malloc_paths import rank_malloc_paths

@@ -14,10 +14,10 @@ from programs import compiled, starting
 from captured_run import run_captured
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.fetch import private_store
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import process_snapshot
-from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.host.process.handle import Process
+from dballoc.process import snapshot
+from dballoc.process.heaps.glibc_arenas import GlibcHeap
+from dballoc.process.snapshot import ProcessSnapshot
 
 Look = Callable[..., tuple[str, ProcessSnapshot]]
 
@@ -36,9 +36,7 @@ def look(program: Path) -> Iterator[Look]:
 
         def looked(executable: Path = program, **variables: str) -> tuple[str, ProcessSnapshot]:
             running = start(executable, **variables)
-            return "".join(running.said), process_snapshot.take_process_snapshot(
-                Process.open(running.pid)
-            )
+            return "".join(running.said), snapshot.take_process_snapshot(Process.open(running.pid))
 
         yield looked
 

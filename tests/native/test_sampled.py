@@ -11,8 +11,8 @@ from machine import MACHINE
 from programs import probed, starting
 
 from dballoc.explain import explanation
-from dballoc.host.process_handle import Process
-from dballoc.process_memory.heaps.allocator_statistics import HELD, LIVE_ALL, LIVE_SMALL
+from dballoc.host.process.handle import Process
+from dballoc.process.heaps.allocator_statistics import HELD, LIVE_ALL, LIVE_SMALL
 from dballoc.profile.heap import probe_client
 from dballoc.profile.heap.live_heap import ProbedHeapReader
 

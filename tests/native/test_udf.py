@@ -16,11 +16,11 @@ from programs import compiled, starting
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources import allocator_statistics
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import process_snapshot
-from dballoc.process_memory.heaps.allocator_statistics import CACHES, HELD
-from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.host.process.handle import Process
+from dballoc.process import snapshot
+from dballoc.process.heaps.allocator_statistics import CACHES, HELD
+from dballoc.process.heaps.glibc_arenas import GlibcHeap
+from dballoc.process.mapping_kind import MappingKind
 
 HERE = Path(__file__).parent
 # What the program asks for, beside what is rounded up to size classes: at most an eighth, and what
@@ -64,7 +64,7 @@ def test_what_is_live_is_what_was_asked_for(run: Callable[..., Ran], allocator: 
     assert kept >= 3 * 10000 * 1000
     # scudo counts as free what it has made ready, and nobody has had yet.
     assert kept <= 3 * 10000 * 1000 * (1.3 if allocator == "scudo" else 1.1)
-    look = process_snapshot.take_process_snapshot(Process.open(pid))
+    look = snapshot.take_process_snapshot(Process.open(pid))
     made = build_ledger(look, None, found)
     assert sum(line.resident for line in made.lines) + made.rest == made.rss == look.rss
     if allocator != "glibc":
@@ -91,7 +91,7 @@ def test_what_it_does_not_count_is_walked_from_outside(
     run: Callable[..., Ran], allocator: str
 ) -> None:
     asked, _, pid = run(allocator)
-    look = process_snapshot.take_process_snapshot(Process.open(pid))
+    look = snapshot.take_process_snapshot(Process.open(pid))
     assert look.heap
     account = look.heap.statistics
     assert account.live is not None
@@ -131,7 +131,7 @@ def test_every_arena_is_told_and_no_list_of_sizes(run: Callable[..., Ran]) -> No
     _, [text], pid = run("glibc", "malloc_stats")
     said: dict[str, Any] = json.loads(text)
     assert "<size" not in said["malloc_info"]
-    heap = process_snapshot.take_process_snapshot(Process.open(pid)).heap
+    heap = snapshot.take_process_snapshot(Process.open(pid)).heap
     assert isinstance(heap, GlibcHeap)
     assert len(re.findall("<heap ", said["malloc_info"])) == len(heap.arenas)
     assert said["mallinfo2"]["hblkhd"] == sum(b.size for b in heap.blocks)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources.cgroup_tree import ControlGroups
 
 

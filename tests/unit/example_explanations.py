@@ -13,7 +13,7 @@ from dballoc.explain.verdicts import verdicts
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.verdicts.verdicts import HELD
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process.mapping_kind import MappingKind
 
 MIB = 1 << 20
 KEYS = "key cache (MyISAM)"

@@ -4,11 +4,11 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from dballoc.process_memory.heaps import glibc_heap
-from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
-from dballoc.process_memory.heaps.glibc_heap import ArenaLayout
-from dballoc.process_memory.memory_reader import PAGE, Memory, Span
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process.heaps import glibc_heap
+from dballoc.process.heaps.glibc_arenas import ArenaUsage, GlibcHeap
+from dballoc.process.heaps.glibc_heap import ArenaLayout
+from dballoc.process.memory_reader import PAGE, Memory, Span
+from dballoc.process.smaps import MemoryMapping
 
 LIBC = "/lib/libc.so.6"
 

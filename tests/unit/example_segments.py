@@ -2,12 +2,7 @@
 
 import struct
 
-from dballoc.process_memory.heaps.mimalloc_heap import (
-    SLICE,
-    Page,
-    PageLayout,
-    Segment,
-)
+from dballoc.process.heaps.mimalloc_heap import SLICE, Page, PageLayout, Segment
 
 PAGES = [
     Page(first=1, slices=1, block=112, capacity=581, used=580),

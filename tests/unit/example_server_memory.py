@@ -3,11 +3,11 @@
 from typing import Any
 
 from dballoc.explain.sources.server_memory import ServerMemory
-from dballoc.host.process_handle import Process
-from dballoc.process_memory.identify_malloc import MallocInUse
-from dballoc.process_memory.mapping_kind import MappingKind
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.host.process.handle import Process
+from dballoc.process.malloc.identify_malloc import MallocInUse
+from dballoc.process.mapping_kind import MappingKind
+from dballoc.process.smaps import MemoryMapping
+from dballoc.process.snapshot import ProcessSnapshot
 
 GLIBC_IN_USE = MallocInUse(
     pid=1,

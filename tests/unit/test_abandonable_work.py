@@ -19,14 +19,14 @@ import pytest
 from dballoc.explain.checklist.section import Bytes
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import abandonable_work, answers, look_limits, touches
 from dballoc.host.abandonable.abandonable_work import AbandonableWork, run_abandonable
 from dballoc.host.abandonable.answers import ChildError
 from dballoc.host.abandonable.child import tell_parent
 from dballoc.host.abandonable.look_limits import LookLimits
-from dballoc.host.process_handle import Process
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.host.process import maps, open_in_process_root
+from dballoc.host.process.handle import Process
+from dballoc.process.mapping_kind import MappingKind
 from hostile_files import HostileFile, HostileFiles
 
 pytestmark = pytest.mark.long
@@ -66,7 +66,7 @@ def count_children() -> int:
 
 
 def test_values_and_errors_come_back() -> None:
-    line = process_maps.parse_line("1000-2000 rw-p 00000000 00:00 0 [heap]")
+    line = maps.parse_line("1000-2000 rw-p 00000000 00:00 0 [heap]")
     value = {
         "kinds": [MappingKind.REST, MappingKind.MALLOC],
         "line": line,

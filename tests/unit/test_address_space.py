@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import pagemap_scan, smaps
+from dballoc.host.process.handle import Process
+from dballoc.process import pagemap_scan, smaps
 
 MIB = 1 << 20
 

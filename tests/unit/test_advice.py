@@ -18,8 +18,8 @@ from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import ProcessLimits
-from dballoc.process_memory.heaps.allocator_statistics import HELD
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process.heaps.allocator_statistics import HELD
+from dballoc.process.mapping_kind import MappingKind
 
 QUERIES = "query cache"
 HUGE = HugePageSample(300 * MIB, 1024, 614)

@@ -16,10 +16,10 @@ from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources import allocator_statistics
 from dballoc.explain.sources.server_memory import POOL, OwnerMemory, ServerMemory
-from dballoc.process_memory import smaps
-from dballoc.process_memory.heaps import allocator_statistics as accounts
-from dballoc.process_memory.heaps import mimalloc_heap
-from dballoc.process_memory.heaps.allocator_statistics import (
+from dballoc.process import smaps
+from dballoc.process.heaps import allocator_statistics as accounts
+from dballoc.process.heaps import mimalloc_heap
+from dballoc.process.heaps.allocator_statistics import (
     CACHES,
     HELD,
     LAZY,
@@ -31,10 +31,10 @@ from dballoc.process_memory.heaps.allocator_statistics import (
     Holding,
     make_statistics,
 )
-from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
-from dballoc.process_memory.heaps.heap_walk import LargeBlock
-from dballoc.process_memory.mapping_kind import MappingKind
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.process.heaps.glibc_arenas import ArenaUsage, GlibcHeap
+from dballoc.process.heaps.heap_walk import LargeBlock
+from dballoc.process.mapping_kind import MappingKind
+from dballoc.process.snapshot import ProcessSnapshot
 
 GOOGLE = {
     "format": 1,

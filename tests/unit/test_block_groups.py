@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.process_memory.heaps.heap_walk import BlockGroup, group_blocks
+from dballoc.process.heaps.heap_walk import BlockGroup, group_blocks
 
 MIB = 1 << 20
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.host.abandonable.blocking_mounts import parse_mounts, read_mounts
-from dballoc.host.process_handle import Process
-from dballoc.host.process_maps import read_maps
+from dballoc.host.process.handle import Process
+from dballoc.host.process.maps import read_maps
 
 TEXT = r"""
 22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw

@@ -6,10 +6,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import bss, process_snapshot, smaps
-from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
-from dballoc.process_memory.memory_reader import PAGE
+from dballoc.host.process.handle import Process
+from dballoc.process import bss, smaps, snapshot
+from dballoc.process.mapping_kind import MappingKind, classify_mappings
+from dballoc.process.memory_reader import PAGE
 
 MAPS = """\
 774c52000000-774c52010000 r-xp 00000000 fe:00 7                          /lib/libx.so
@@ -79,5 +79,5 @@ def test_our_own_executable_ends_where_its_mappings_say() -> None:
     assert bss.list_load_segments(
         Path(os.path.realpath(sys.executable)).read_bytes()[: bss.HEADER_BYTES]
     )
-    look = process_snapshot.take_process_snapshot(Process.own())
+    look = snapshot.take_process_snapshot(Process.own())
     assert sum(m.rss for m in look.mappings_of(MappingKind.DATA)) > PAGE

@@ -16,7 +16,7 @@ from dballoc.explain.checklist.host_summary import (
 )
 from dballoc.explain.checklist.server_summary import summarize_caches
 from dballoc.explain.sources.server_memory import LOGS, POOL, ServerMemory
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process.mapping_kind import MappingKind
 
 MIB = 1 << 20
 VARIABLES = {

@@ -11,7 +11,7 @@ from example_cgroups import make_groups, write_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources import cgroup_memory, cgroup_tree, process_limits
 from dballoc.host.resources.cgroup_memory import CgroupMemory, choose_narrowest
 

@@ -13,7 +13,7 @@ import dballoc
 from dballoc.doctor import leftovers
 from dballoc.ground.errors import Failure
 from dballoc.host.guardian.guardian_client import Exit
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources.cgroup_tree import ControlGroups
 from dballoc.host.resources.process_limits import (
     QuotaPeriods,

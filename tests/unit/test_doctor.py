@@ -16,7 +16,7 @@ from dballoc.doctor.installation import VerbPackages
 from dballoc.ground.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.package_names import parse_policy
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.host.unprivileged import server_user
 from dballoc.host.unprivileged.server_user import ServerUser

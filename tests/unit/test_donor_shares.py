@@ -17,8 +17,8 @@ from dballoc.explain.output import saved_snapshots
 from dballoc.explain.output.load_snapshots import load_series
 from dballoc.explain.sources.server_memory import LOGS, SESSIONS, OwnerMemory, assign_to_owners
 from dballoc.ground.errors import UsageError
-from dballoc.process_memory import smaps
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process import smaps
+from dballoc.process.mapping_kind import MappingKind
 
 MIB = 1 << 20
 

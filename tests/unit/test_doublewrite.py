@@ -6,8 +6,8 @@ import pytest
 
 from dballoc.explain.sources import doublewrite
 from dballoc.explain.sources.server_memory import OwnerMemory
-from dballoc.host.process_handle import Process
-from dballoc.process_memory.heaps.heap_walk import BlockGroup
+from dballoc.host.process.handle import Process
+from dballoc.process.heaps.heap_walk import BlockGroup
 
 MIB = 1 << 20
 ESTIMATE = OwnerMemory(owner=doublewrite.OWNER, bytes=48 * MIB, source="x")

@@ -15,10 +15,10 @@ from dballoc.explain import explanation
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.ground.errors import Failure
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import process_snapshot
-from dballoc.process_memory.heaps import glibc_heap
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.host.process.handle import Process
+from dballoc.process import snapshot
+from dballoc.process.heaps import glibc_heap
+from dballoc.process.mapping_kind import MappingKind
 from dballoc.servers.running.credentials import Credentials
 
 WAITS = """
@@ -34,8 +34,8 @@ int main(void) {
 """
 
 
-def take_snapshot(pid: int) -> process_snapshot.ProcessSnapshot:
-    return process_snapshot.take_process_snapshot(Process.open(pid))
+def take_snapshot(pid: int) -> snapshot.ProcessSnapshot:
+    return snapshot.take_process_snapshot(Process.open(pid))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def killed_before(pid: int, function: Callable[..., Any]) -> Callable[..., Any]:
 def test_one_that_ends_while_it_is_looked_at(
     program: int, monkeypatch: pytest.MonkeyPatch, module: str, name: str
 ) -> None:
-    where = getattr(process_snapshot, module, process_snapshot)
+    where = getattr(snapshot, module, snapshot)
     monkeypatch.setattr(where, name, killed_before(program, getattr(where, name)))
     with pytest.raises(Failure, match=rf"^process {program}(: .*| has )end") as caught:
         explanation.explain(Process.open(program), None, procedure=EventFilter())

@@ -21,7 +21,7 @@ from dballoc.explain.output import load_snapshots, openmetrics, page, saved_snap
 from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.explain.watch import WatchPace, compute_pause, thin_series, watch
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 OWNERS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 LOOKS = st.builds(

@@ -29,11 +29,11 @@ from dballoc.explain.exporter.run_exporter import Listening, check_listening
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.watch import WatchPace
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.host.unprivileged.sandbox import ELF_PARSER
-from dballoc.process_memory.process_usage import ProcessUsage
+from dballoc.process.usage import ProcessUsage
 
 PROCESS = Process.own()
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"

@@ -9,7 +9,7 @@ import pytest
 
 from dballoc.explain.sources import loadable_function, plugin_directory
 from dballoc.explain.sources.loadable_function import LIBRARY, STATS, Installation
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from hostile_files import HostileFile, HostileFiles
 
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.process_memory.heaps.glibc_chunks import (
+from dballoc.process.heaps.glibc_chunks import (
     BrokenChunk,
     follow_chunks,
     may_be_links,
     sum_overlaps,
 )
-from dballoc.process_memory.memory_reader import find_present_pages
+from dballoc.process.memory_reader import find_present_pages
 
 SIZED = frozenset({6, 10})
 CHUNKS = st.lists(st.tuples(st.integers(2, 8).map(lambda n: 2 * n), st.booleans()), max_size=40)

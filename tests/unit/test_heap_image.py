@@ -11,10 +11,10 @@ from example_heaps import ARENA, BRK, DATA, LARGE, LIBC, PAGES, Image, check, ma
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dballoc.process_memory.heaps import glibc_heap
-from dballoc.process_memory.heaps.allocator_statistics import LIVE_LARGE, LIVE_SMALL
-from dballoc.process_memory.heaps.glibc_heap import HEAP, LAYOUTS, ArenaLayout
-from dballoc.process_memory.memory_reader import PAGE
+from dballoc.process.heaps import glibc_heap
+from dballoc.process.heaps.allocator_statistics import LIVE_LARGE, LIVE_SMALL
+from dballoc.process.heaps.glibc_heap import HEAP, LAYOUTS, ArenaLayout
+from dballoc.process.memory_reader import PAGE
 
 pytestmark = pytest.mark.long
 

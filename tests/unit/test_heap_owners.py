@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pymysql
 import pytest
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.profile.heap import session_owners
 from dballoc.profile.heap.probe_snapshot import SampledBlock
 from dballoc.profile.heap.session_owners import UNKNOWN, ServerThread, StatementSpan

@@ -19,8 +19,8 @@ from dballoc.cli.verbs import exec_ as exec_verb
 from dballoc.cli.verbs import verify as verify_verb
 from dballoc.ground.errors import UsageError
 from dballoc.host.elf import elf_parser
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import host_obstacles, identify_malloc
+from dballoc.host.process.handle import Process
+from dballoc.process.malloc import identify_malloc, preload_obstacles
 from dballoc.servers.build import Build
 
 KIB = 1024
@@ -59,10 +59,10 @@ def test_a_page_size_that_an_allocator_does_not_run_with(
 
 def test_alignment_is_read_from_the_file(c_library: Callable[..., Path], tmp_path: Path) -> None:
     library = c_library("aligned", "int one(void) { return 1; }")
-    [needs] = host_obstacles.read_host_needs([library]).values()
+    [needs] = preload_obstacles.read_host_needs([library]).values()
     assert needs["alignment"] >= os.sysconf("SC_PAGE_SIZE")
     (tmp_path / "text").write_text("no library")
-    assert host_obstacles.read_host_needs([tmp_path / "text", tmp_path / "none"]) == {}
+    assert preload_obstacles.read_host_needs([tmp_path / "text", tmp_path / "none"]) == {}
 
 
 @pytest.mark.parametrize(("alignments", "least"), [([0x10000, 0x1000], 0x1000), ([0, 1], 0)])
@@ -167,8 +167,8 @@ def test_what_a_file_needs_of_the_cpu_is_read_from_it(c_library: Callable[..., P
         check=True,
     )
     old = Platform(page_size=os.sysconf("SC_PAGE_SIZE"), kernel="6.1.0", cpu_flags=V2)
-    assert host_obstacles.find_library_obstacle({}, [plain], old) is None
-    assert "x86-64-v3" in (host_obstacles.find_library_obstacle({}, [newer], old) or "")
+    assert preload_obstacles.find_library_obstacle({}, [plain], old) is None
+    assert "x86-64-v3" in (preload_obstacles.find_library_obstacle({}, [newer], old) or "")
 
 
 def test_flags_of_cpuinfo() -> None:
@@ -199,7 +199,7 @@ def test_flags_of_cpuinfo() -> None:
 def test_a_preload_that_does_not_run_here(
     environment: dict[str, str], host: Platform, words: str | None
 ) -> None:
-    obstacle = host_obstacles.find_preload_obstacle(environment, host)
+    obstacle = preload_obstacles.find_preload_obstacle(environment, host)
     assert (obstacle is None) == (words is None)
     if words:
         assert re.search(words, obstacle or "")
@@ -422,8 +422,8 @@ def test_a_malloc_under_which_nothing_runs_is_refused(tmp_path: Path) -> None:
     source.write_text(ENDS_AT_ONCE)
     library = tmp_path / "libends.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    obstacle = host_obstacles.find_start_obstacle({"LD_PRELOAD": str(library)})
+    obstacle = preload_obstacles.find_start_obstacle({"LD_PRELOAD": str(library)})
     assert obstacle
     assert "does not run under it: SIGABRT (<malloc>: Unsupported system page size)" in obstacle
-    assert host_obstacles.find_start_obstacle({"LD_PRELOAD": "libm.so.6"}) is None
-    assert host_obstacles.find_start_obstacle({}) is None
+    assert preload_obstacles.find_start_obstacle({"LD_PRELOAD": "libm.so.6"}) is None
+    assert preload_obstacles.find_start_obstacle({}) is None

@@ -27,7 +27,7 @@ from example_sql_packets import (
 )
 
 from dballoc.host.abandonable import look_limits
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.servers.running import connection
 from dballoc.servers.running.connection import BoundedSocket
 from dballoc.servers.running.credentials import Credentials

@@ -9,8 +9,8 @@ import pytest
 from dballoc import catalogue
 from dballoc.allocators import find_library
 from dballoc.ground.errors import UsageError
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import identify_malloc, malloc_bindings
+from dballoc.host.process.handle import Process
+from dballoc.process.malloc import identify_malloc, malloc_bindings
 
 USES_MALLOC = """
 #include <stdio.h>

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.process_memory import innodb_buffer_pool, smaps
-from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
-from dballoc.process_memory.pagemap_scan import PageCounts
+from dballoc.process import innodb_buffer_pool, smaps
+from dballoc.process.mapping_kind import MappingKind, classify_mappings
+from dballoc.process.pagemap_scan import PageCounts
 
 MIB = 1 << 20
 START = 0x774C00000000

@@ -16,11 +16,11 @@ from dballoc.explain.attribution.configuration_limits import (
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED
 from dballoc.explain.sources.server_memory import KEYS, LOGS, POOL, OwnerMemory, ServerMemory
-from dballoc.process_memory import smaps
-from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
-from dballoc.process_memory.heaps.heap_walk import LargeBlock
-from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
-from dballoc.process_memory.process_snapshot import ProcessSnapshot, ServerMapping
+from dballoc.process import smaps
+from dballoc.process.heaps.glibc_arenas import ArenaUsage, GlibcHeap
+from dballoc.process.heaps.heap_walk import LargeBlock
+from dballoc.process.mapping_kind import MappingKind, classify_mappings
+from dballoc.process.snapshot import ProcessSnapshot, ServerMapping
 
 MIB = 1 << 20
 

@@ -6,7 +6,7 @@ from dballoc.allocators import find_library
 from dballoc.campaign.preparation import like_running_server
 from dballoc.campaign.preparation.like_running_server import Likeness
 from dballoc.ground.errors import UsageError
-from dballoc.process_memory.identify_malloc import MallocInUse
+from dballoc.process.malloc.identify_malloc import MallocInUse
 
 TABLE = {
     "name": "demo",

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from dballoc.process_memory import malloc_bindings
+from dballoc.process.malloc import malloc_bindings
 
 DYNAMIC, DEBUG, FIRST, SECOND = 0x1000, 0x2000, 0x3000, 0x4000
 

@@ -14,7 +14,7 @@ import pytest
 from dballoc.doctor import examine
 from dballoc.experiment.durations_and_sizes import HUGE_PAGE_SIZES
 from dballoc.ground.errors import UsageError
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.settings import machine_lock, settings_journal
 from dballoc.host.settings.machine_lock import Hold, LockPlace
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting, read_setting

@@ -8,8 +8,8 @@ import pytest
 
 from dballoc.ground.errors import Failure
 from dballoc.host.elf import loader
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import malloc_bindings
+from dballoc.host.process.handle import Process
+from dballoc.process.malloc import malloc_bindings
 
 pytestmark = pytest.mark.unprivileged
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.profile.contention.mapped_copies import MappedCopies, copy_mapped_files
 from hostile_files import HostileFile, can_mount, serve_files

@@ -8,8 +8,8 @@ from example_server_memory import make_snapshot
 from dballoc.catalogue import mapped_files
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.mapping_lines import describe_file, describe_reclaim
-from dballoc.process_memory import smaps
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process import smaps
+from dballoc.process.mapping_kind import MappingKind
 
 MIB = 1 << 20
 # Galera's cache of 192 MiB as it is after writes: all of it is changed and shared.

@@ -7,9 +7,9 @@ from example_server_memory import make_server_memory, make_snapshot
 
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.sources.server_memory import LOGS, POOL
-from dballoc.process_memory import smaps
-from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process import smaps
+from dballoc.process.mapping_kind import MappingKind, classify_mappings
+from dballoc.process.smaps import MemoryMapping
 
 MIB = 1 << 20
 

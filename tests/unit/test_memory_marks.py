@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from dballoc.host.process_handle import Process
-from dballoc.host.process_maps import parse_maps
+from dballoc.host.process.handle import Process
+from dballoc.host.process.maps import parse_maps
 from dballoc.measure import memory_marks
 from dballoc.measure.process_sampler import ProcessGone, ProcessSampler
 

@@ -9,14 +9,8 @@ from example_segments import LARGE, WHOLE, image
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.process_memory.heaps import mimalloc_heap
-from dballoc.process_memory.heaps.mimalloc_heap import (
-    LAYOUTS,
-    SLICE,
-    PageLayout,
-    Segment,
-    parse_segment,
-)
+from dballoc.process.heaps import mimalloc_heap
+from dballoc.process.heaps.mimalloc_heap import LAYOUTS, SLICE, PageLayout, Segment, parse_segment
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

@@ -18,8 +18,8 @@ from dballoc.explain.sources import (
 from dballoc.explain.sources.server_memory import MEMORY_TABLES, SESSIONS, assign_to_owners
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.verdicts.verdicts import write_answer
-from dballoc.process_memory.heaps import allocator_statistics
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process.heaps import allocator_statistics
+from dballoc.process.mapping_kind import MappingKind
 
 # Every name that a line of the ledger can have.
 OWNERS = {

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from captured_run import run_captured
 from dballoc.ground.errors import Failure
-from dballoc.host.process_handle import Process, parse_auxiliary
-from dballoc.process_memory import process_snapshot
-from dballoc.process_memory.process_snapshot import parse_page_size
+from dballoc.host.process.handle import Process, parse_auxiliary
+from dballoc.process import snapshot
+from dballoc.process.snapshot import parse_page_size
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 HERE = Path(__file__).parent
@@ -52,9 +52,9 @@ def test_any_vector_is_a_size_or_none(data: bytes) -> None:
 
 
 def test_a_process_with_others_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_snapshot, "PAGE", 16 * PAGE)
+    monkeypatch.setattr(snapshot, "PAGE", 16 * PAGE)
     with pytest.raises(Failure, match="it runs emulated"):
-        process_snapshot.take_process_snapshot(Process.own())
+        snapshot.take_process_snapshot(Process.own())
 
 
 LARGER = """

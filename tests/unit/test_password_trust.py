@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.servers.running.password_trust import (
     ProcessCredentials,
     Trust,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dballoc.ground.errors import Failure
 from dballoc.host.abandonable import look_limits
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.profile.contention import contention, perf_record, thread_states
 from dballoc.profile.contention.contention import PerfFrames, name_places
 from dballoc.profile.contention.perf_script import Lost, Sampled, Switch, parse_events, parse_frame

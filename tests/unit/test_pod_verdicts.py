@@ -17,7 +17,7 @@ from dballoc.explain.verdicts.cgroup_limit import SafePool, estimate_safe_pool
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import ProcessLimits
-from dballoc.process_memory.heaps.allocator_statistics import HELD
+from dballoc.process.heaps.allocator_statistics import HELD
 
 GIB = 1 << 30
 POOL = {

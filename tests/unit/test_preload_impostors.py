@@ -15,7 +15,7 @@ import pytest
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.preload import preload_socket
 from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket, find_preload_in_directory
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 MIB = 1 << 20
 

@@ -8,9 +8,9 @@ from example_option_tables import attribute
 
 from dballoc.campaign.preparation import proved_malloc
 from dballoc.ground.errors import UsageError
-from dballoc.host import privileged_start
-from dballoc.host.open_in_process_root import FileRights, read_file_rights
-from dballoc.host.privileged_start import Starter, explain_privilege, parse_capabilities
+from dballoc.host.process import privileged_start
+from dballoc.host.process.open_in_process_root import FileRights, read_file_rights
+from dballoc.host.process.privileged_start import Starter, explain_privilege, parse_capabilities
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers.build import Build
 

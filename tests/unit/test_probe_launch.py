@@ -11,7 +11,7 @@ from dballoc.cli.profile_verbs.heap import heap_
 from dballoc.ground.errors import UsageError
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_socket import HEAP_PROBE, find_preload_in_directory
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.profile.heap import probe_client
 
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.ground.errors import Failure
-from dballoc.host import process_handle
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.process_handle import Process, parse_environment, parse_users, split_stat
+from dballoc.host.process import handle
+from dballoc.host.process.handle import Process, parse_environment, parse_users, split_stat
 
 
 @pytest.fixture(params=["with a pidfd", "without"])
@@ -55,14 +55,14 @@ def test_another_with_its_pid_is_another() -> None:
 
 
 def test_a_pidfd_is_closed_with_the_handle_and_not_sent() -> None:
-    before = set(process_handle.open_pidfds)
+    before = set(handle.open_pidfds)
     process = Process.own()
-    assert (process.pidfd is None) == (process_handle.open_pidfds == before)
+    assert (process.pidfd is None) == (handle.open_pidfds == before)
     sent = pickle.loads(pickle.dumps(process))
     assert (sent, sent.pidfd) == (process, None)
     assert not sent.has_ended()
     del process
-    assert process_handle.open_pidfds == before
+    assert handle.open_pidfds == before
 
 
 def test_a_process_that_began_as_root_of_its_namespace() -> None:
@@ -77,7 +77,7 @@ def test_a_process_that_began_as_root_of_its_namespace() -> None:
 
 def test_a_name_with_brackets_moves_no_field() -> None:
     fields = split_stat("7 (a ) b) S 1 " + " ".join(map(str, range(5, 30))))
-    assert (fields[process_handle.STATE], fields[process_handle.STARTED]) == ("S", "22")
+    assert (fields[handle.STATE], fields[handle.STARTED]) == ("S", "22")
     with pytest.raises(ProcessLookupError):
         split_stat("")
 

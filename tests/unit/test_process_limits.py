@@ -5,7 +5,7 @@ from pathlib import Path
 
 from example_cgroups import make_groups
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources import process_limits
 
 

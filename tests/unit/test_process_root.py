@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.host import process_root
-from dballoc.host.process_handle import Process
+from dballoc.host.process import process_root
+from dballoc.host.process.handle import Process
 
 NET_UNIX = """Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 4711 /run/mysqld/mysqld.sock

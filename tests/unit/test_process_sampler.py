@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.measure import process_sampler
 from dballoc.measure.process_sampler import ProcessGone, ProcessSample, ProcessSampler
 

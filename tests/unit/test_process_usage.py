@@ -12,10 +12,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from dballoc.explain.difference import compare_explanations, compute_cpu_share, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import charts, openmetrics
-from dballoc.host.process_handle import Process, split_stat
-from dballoc.process_memory import smaps
-from dballoc.process_memory.process_usage import ProcessUsage, parse_usage, read_usage
-from dballoc.process_memory.read_limits import ReadBudget
+from dballoc.host.process.handle import Process, split_stat
+from dballoc.process import smaps
+from dballoc.process.read_limits import ReadBudget
+from dballoc.process.usage import ProcessUsage, parse_usage, read_usage
 
 GIB = 1 << 30
 STAT = (

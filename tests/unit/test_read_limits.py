@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.ground.errors import Failure
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import pagemap_scan, process_snapshot, read_limits, smaps
-from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
-from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
-from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
-from dballoc.process_memory.memory_reader import PAGE, Memory, Span
-from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
+from dballoc.host.process.handle import Process
+from dballoc.process import pagemap_scan, read_limits, smaps, snapshot
+from dballoc.process.heaps import glibc_heap, mimalloc_heap
+from dballoc.process.heaps.glibc_arenas import GlibcHeap
+from dballoc.process.mapping_kind import MappingKind, classify_mappings
+from dballoc.process.memory_reader import PAGE, Memory, Span
+from dballoc.process.read_limits import MOST, ReadBudget, Work
 
 pytestmark = pytest.mark.long
 
@@ -149,7 +149,7 @@ def test_a_bound_that_is_reached_is_said_and_the_look_goes_on(
 ) -> None:
     pid = hostile(kind, count)
     fewer(monkeypatch, work, most)
-    look = process_snapshot.take_process_snapshot(Process.open(pid))
+    look = snapshot.take_process_snapshot(Process.open(pid))
     found = build_ledger(look)
     assert [note for note in found.notes if f"it has more than {most:,} {work}" in note]
     assert sum(line.resident for line in found.lines) + found.rest == found.rss == look.rss
@@ -164,7 +164,7 @@ def test_a_bound_that_is_reached_is_said_and_the_look_goes_on(
 def test_without_a_bound_in_its_way_nothing_is_said(
     hostile: Callable[[str, int], int], kind: str, count: int
 ) -> None:
-    found = process_snapshot.take_process_snapshot(Process.open(hostile(kind, count)))
+    found = snapshot.take_process_snapshot(Process.open(hostile(kind, count)))
     assert found.budget.notes == []
     if kind == "chunks" and isinstance(found.heap, GlibcHeap):
         # 32 bytes each, of two heaps of 64 MiB but for their heads and tops.
@@ -177,7 +177,7 @@ def test_when_the_time_is_over_the_look_ends_and_adds_up(
 ) -> None:
     pid = hostile("chunks", 4)
     monkeypatch.setattr(read_limits, "SECONDS", 0.05)
-    look = process_snapshot.take_process_snapshot(Process.open(pid))
+    look = snapshot.take_process_snapshot(Process.open(pid))
     found = build_ledger(look)
     assert any("reading was stopped" in note for note in found.notes)
     assert sum(line.resident for line in found.lines) + found.rest == found.rss
@@ -188,7 +188,7 @@ def test_a_look_without_time_does_not_say_that_the_process_has_ended(
 ) -> None:
     monkeypatch.setattr(read_limits, "PATIENCE", 0.0)
     with pytest.raises(Failure, match=r"time for a look was over .* DBALLOC_LOOK_SECONDS=60 gives"):
-        process_snapshot.take_process_snapshot(Process.own())
+        snapshot.take_process_snapshot(Process.own())
 
 
 def test_mimallocs_segments_end_too(
@@ -261,7 +261,7 @@ def test_a_process_has_any_name_that_it_likes(running_program: Callable[..., int
         """,
     )
     assert smaps.read_status_sizes(Process.open(pid))["VmRSS"] > 9 * 1024
-    assert process_snapshot.take_process_snapshot(Process.open(pid)).rss > 9 * 1024
+    assert snapshot.take_process_snapshot(Process.open(pid)).rss > 9 * 1024
 
 
 def test_threads_and_mappings_are_not_multiplied() -> None:

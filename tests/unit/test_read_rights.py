@@ -7,9 +7,9 @@ import pytest
 
 from dballoc.doctor.examine import judge_rights
 from dballoc.doctor.finding import Finding
-from dballoc.host import read_rights
-from dballoc.host.process_handle import Process
-from dballoc.host.read_rights import OwnRights
+from dballoc.host.process import read_rights
+from dballoc.host.process.handle import Process
+from dballoc.host.process.read_rights import OwnRights
 
 ORDINARY = OwnRights()
 ROOT = OwnRights(capabilities=frozenset(range(41)))

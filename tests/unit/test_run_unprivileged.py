@@ -11,7 +11,7 @@ import pytest
 import dballoc
 from dballoc.host.guardian import reaping
 from dballoc.host.guardian.guardian_client import Custody
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import (
     ServerUser,

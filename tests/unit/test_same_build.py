@@ -15,7 +15,7 @@ from dballoc.allocators import find_library, library_version
 from dballoc.campaign.preparation import like_running_server
 from dballoc.ground.errors import UsageError
 from dballoc.host.elf import elf_parser
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.servers.running import running_server, same_build
 from dballoc.servers.running.running_server import RunningServer
 

@@ -15,7 +15,7 @@ from dballoc.explain.checklist.section import Bytes, ChecklistSection, format_ce
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import load_snapshots, page, saved_snapshots
 from dballoc.ground.errors import UsageError
-from dballoc.process_memory.process_usage import ProcessUsage
+from dballoc.process.usage import ProcessUsage
 
 MIB = 1 << 20
 WIDE = ("user", "host", "event", *(f"COUNT_{i}" for i in range(9)))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dballoc.campaign.trials.trial_rows import StepMeasurements, make_step_counter_rows
 from dballoc.experiment.trial_steps import Step
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.load.client_output import IntervalReport
 from dballoc.measure import perf_events, server_counters
 from dballoc.measure.perf_events import CannotCount, GroupReading

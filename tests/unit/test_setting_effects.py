@@ -17,7 +17,7 @@ from dballoc.allocators.setting_effects import (
     judge_settings,
 )
 from dballoc.host.elf.elf_parser import list_data_symbols
-from dballoc.process_memory.malloc.read_settings import (
+from dballoc.process.malloc.read_settings import (
     decode_setting,
     match_setting,
     parse_option_table,

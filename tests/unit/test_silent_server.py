@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.servers.running import connection, running_server
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.running_server import NoWord, RunningServer

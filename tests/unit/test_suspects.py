@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dballoc.catalogue import suspects as catalogue
 from dballoc.explain.verdicts.unowned import Clues, Suspect, find_suspects
-from dballoc.process_memory.heaps.heap_walk import BlockGroup
+from dballoc.process.heaps.heap_walk import BlockGroup
 
 MIB = 1 << 20
 # As MariaDB has them by default, with 20 sessions of which none runs a statement.

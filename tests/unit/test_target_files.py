@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.host import open_in_process_root
+from dballoc.host.process import open_in_process_root
 
 pytestmark = pytest.mark.unprivileged
 

@@ -17,7 +17,7 @@ from dballoc.campaign.preparation.prepare_duet import share_host
 from dballoc.campaign.trials.host_thp import switch_thp
 from dballoc.doctor import kernel
 from dballoc.experiment.model import Variant
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.settings import thp
 from dballoc.host.settings.thp import combine_modes
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting

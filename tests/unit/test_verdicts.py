@@ -16,7 +16,7 @@ from dballoc.explain.verdicts.growth import estimate_growth
 from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.verdicts.verdicts import HELD
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process.mapping_kind import MappingKind
 
 
 def levels(found: list[MemoryVerdict]) -> dict[str, str]:

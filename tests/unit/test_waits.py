@@ -9,7 +9,7 @@ from example_waits import CLIENT, FAULT, LOCK, RULES, UNLOCK, WORK, profile, sta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.profile.contention import waits
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.malloc_paths import rank_malloc_paths

@@ -13,8 +13,8 @@ from dballoc.catalogue import allocators, look_up
 from dballoc.fetch import fetch_sources, name_and_version, private_store
 from dballoc.ground.errors import UsageError
 from dballoc.ground.files.foreign_file import open_foreign_file
-from dballoc.host import open_in_process_root
 from dballoc.host.package_names import Packages
+from dballoc.host.process import open_in_process_root
 
 _MACHINES = {
     3: "i386",

@@ -17,7 +17,7 @@ from dballoc.ground import readers
 from dballoc.ground.files.foreign_file import open_foreign_file
 from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.elf.loader import is_loader
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.sandbox import SandboxError
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from dballoc.host.abandonable.look_limits import unanswered_seconds
-from dballoc.host.process_handle import SYSTEM_TICKS, USER_TICKS, Process
+from dballoc.host.process.handle import SYSTEM_TICKS, USER_TICKS, Process
 
 _RESULTS = frozenset(("combine", "compare", "deploy", "import", "report"))
 _OF_PROFILES = frozenset(("diff", "export", "massif"))

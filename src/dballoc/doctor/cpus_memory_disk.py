@@ -11,7 +11,7 @@ from dballoc.ground import user_directories
 from dballoc.ground.errors import UsageError
 from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host import directories
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources import cpus, process_limits
 from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.host.unprivileged.server_user import find_server_user

@@ -17,10 +17,11 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Noise
 from dballoc.ground import readers
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host import directories, read_rights
+from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
-from dballoc.host.process_handle import Process
-from dballoc.host.read_rights import OwnRights
+from dballoc.host.process import read_rights
+from dballoc.host.process.handle import Process
+from dballoc.host.process.read_rights import OwnRights
 from dballoc.host.settings import machine_lock
 from dballoc.host.settings.machine_lock import LockPlace
 from dballoc.measure import disturbed_block, host_sampler

@@ -10,7 +10,7 @@ from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.guardian.guardian_client import Custody
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources import cgroup
 from dballoc.host.resources.open_file_limit import read_hard_limit, read_most_files
 from dballoc.host.settings import thp

@@ -36,16 +36,16 @@ from dballoc.explain.verdicts.evidence import (
 )
 from dballoc.explain.verdicts.verdict import MemoryVerdict, Moment
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host import process_root
 from dballoc.host.abandonable import touches
-from dballoc.host.process_handle import Process
-from dballoc.host.read_rights import failing_for
+from dballoc.host.process import process_root
+from dballoc.host.process.handle import Process
+from dballoc.host.process.read_rights import failing_for
 from dballoc.host.resources import cgroup_memory, process_limits
-from dballoc.process_memory import process_snapshot
-from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
-from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe, ProbeEstimate, ask_no_probe
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
-from dballoc.process_memory.process_usage import ProcessUsage
+from dballoc.process import snapshot as process_snapshot
+from dballoc.process.heaps.allocator_statistics import AllocatorStatistics
+from dballoc.process.heaps.heap_probe_estimate import AskProbe, ProbeEstimate, ask_no_probe
+from dballoc.process.snapshot import ProcessSnapshot
+from dballoc.process.usage import ProcessUsage
 from dballoc.servers.running import running_server
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.running_server import Announce

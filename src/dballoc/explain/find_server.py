@@ -16,8 +16,8 @@ from dballoc.host.preload.preload_socket import (
     find_preload_in_directory,
     find_preload_of_process,
 )
-from dballoc.host.process_handle import Process, read_peer
-from dballoc.host.read_rights import describe_hidden, open_process, read_hiding
+from dballoc.host.process.handle import Process, read_peer
+from dballoc.host.process.read_rights import describe_hidden, open_process, read_hiding
 
 _SYSTEMCTL_SECONDS = 10.0
 

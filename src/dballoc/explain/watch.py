@@ -9,7 +9,7 @@ from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
 from dballoc.ground.errors import Failure
 from dballoc.host.abandonable.abandonable_work import read_cpu_seconds
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 # How many readings are kept: beyond that every second one is dropped, so that a watch of days stays
 # small.

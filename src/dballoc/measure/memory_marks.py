@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dballoc.host import process_maps
-from dballoc.host.process_handle import Process
-from dballoc.host.process_maps import MapsLine
+from dballoc.host.process import maps as process_maps
+from dballoc.host.process.handle import Process
+from dballoc.host.process.maps import MapsLine
 from dballoc.measure.process_sampler import ProcessGone
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 TICK = os.sysconf("SC_CLK_TCK")
 _WRITTEN = re.compile(rb"^write_bytes: (\d{1,20})$", re.MULTILINE)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.measure import perf_events
 from dballoc.measure.perf_events import CannotCount, Event, GroupReading
 from dballoc.measure.process_sampler import ProcessGone

@@ -5,13 +5,10 @@ import json
 from example_statistics import GPERFTOOLS, JEMALLOC
 
 from dballoc.explain.sources import allocator_statistics
-from dballoc.process_memory.heaps.allocator_statistics import (
-    AllocatorStatistics,
-    apportion_resident,
-)
+from dballoc.process.heaps.allocator_statistics import AllocatorStatistics, apportion_resident
 
 OF = (
-    "dballoc.process_memory.heaps.allocator_statistics",
+    "dballoc.process.heaps.allocator_statistics",
     "dballoc.explain.sources.allocator_statistics",
 )
 PRIVILEGED = True

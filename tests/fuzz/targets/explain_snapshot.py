@@ -19,7 +19,7 @@ from dballoc.explain.checklist.section import Bytes, ChecklistSection
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.output import load_snapshots, openmetrics, saved_snapshots
 from dballoc.ground.errors import UsageError
-from dballoc.process_memory.process_usage import ProcessUsage
+from dballoc.process.usage import ProcessUsage
 
 OF = (
     "dballoc.explain.output.load_snapshots",

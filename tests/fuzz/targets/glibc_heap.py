@@ -6,9 +6,9 @@ import struct
 
 from example_heaps import Image, check, read, sound
 
-from dballoc.process_memory.heaps import glibc_heap
+from dballoc.process.heaps import glibc_heap
 
-OF = ("dballoc.process_memory.heaps.glibc_heap",)
+OF = ("dballoc.process.heaps.glibc_heap",)
 PRIVILEGED = True
 
 _CHANGE = struct.Struct("<IQ")

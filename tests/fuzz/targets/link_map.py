@@ -1,8 +1,8 @@
 """The list of a target's libraries, out of its memory."""
 
-from dballoc.process_memory import malloc_bindings
+from dballoc.process.malloc import malloc_bindings
 
-OF = ("dballoc.process_memory.malloc_bindings",)
+OF = ("dballoc.process.malloc.malloc_bindings",)
 PRIVILEGED = True
 
 _SECTION = 64

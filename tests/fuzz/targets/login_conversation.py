@@ -20,7 +20,7 @@ from example_sql_packets import (
 )
 
 from dballoc.explain.sources import server_memory, suspect_counts
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.profile.heap import session_owners
 from dballoc.servers.running import connection
 from dballoc.servers.running.credentials import Credentials

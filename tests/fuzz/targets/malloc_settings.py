@@ -4,13 +4,13 @@ mimalloc's table, the auxiliary vector, the attribute with its file's capabiliti
 
 from example_option_tables import attribute, make_option_table, make_tunable
 
-from dballoc.host import privileged_start
-from dballoc.process_memory.malloc.read_settings import parse_option_table, parse_tunable_list
+from dballoc.host.process import privileged_start
+from dballoc.process.malloc.read_settings import parse_option_table, parse_tunable_list
 
 OF = (
-    "dballoc.host.privileged_start",
-    "dballoc.process_memory.malloc.read_settings",
-    "dballoc.process_memory.malloc.read_settings",
+    "dballoc.host.process.privileged_start",
+    "dballoc.process.malloc.read_settings",
+    "dballoc.process.malloc.read_settings",
 )
 PRIVILEGED = True
 _NAMES = ("show_errors", "decommit_delay", "reset_delay")

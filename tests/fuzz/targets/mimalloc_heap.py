@@ -2,9 +2,9 @@
 
 from example_segments import LARGE, WHOLE, image
 
-from dballoc.process_memory.heaps import mimalloc_heap
+from dballoc.process.heaps import mimalloc_heap
 
-OF = ("dballoc.process_memory.heaps.mimalloc_heap",)
+OF = ("dballoc.process.heaps.mimalloc_heap",)
 PRIVILEGED = True
 
 

@@ -5,14 +5,14 @@ name and its arguments.
 import contextlib
 import struct
 
-from dballoc.host import process_handle, process_root
+from dballoc.host.process import handle, process_root
 from dballoc.host.resources import cgroup_memory, cgroup_tree
 from dballoc.measure import process_sampler
 
 OF = (
     "dballoc.measure.process_sampler",
-    "dballoc.host.process_root",
-    "dballoc.host.process_handle",
+    "dballoc.host.process.process_root",
+    "dballoc.host.process.handle",
     "dballoc.host.resources.cgroup_memory",
     "dballoc.host.resources.cgroup_tree",
 )
@@ -53,11 +53,11 @@ def fuzz(data: bytes) -> None:
     process_sampler._parse_switches(data)
     process_sampler.parse_written(data)
     process_root.map_uid(text, 1000)
-    process_handle.parse_auxiliary(data)
-    process_handle.parse_status(text)
+    handle.parse_auxiliary(data)
+    handle.parse_status(text)
     for parse in (
-        process_handle.split_stat,
-        lambda t: process_handle.parse_users(_STATUS.decode(), t),
+        handle.split_stat,
+        lambda t: handle.parse_users(_STATUS.decode(), t),
     ):
         with contextlib.suppress(ProcessLookupError):
             parse(text)
@@ -65,4 +65,4 @@ def fuzz(data: bytes) -> None:
     cgroup_tree.parse_groups(text)
     cgroup_tree.parse_flat_keyed(text)
     cgroup_memory.parse_pressure(text)
-    process_handle.parse_environment(data, "replace")
+    handle.parse_environment(data, "replace")

@@ -1,8 +1,8 @@
 """/proc/PID/smaps and maps: the paths, and how many there are, are the process's own."""
 
-from dballoc.process_memory import smaps
+from dballoc.process import smaps
 
-OF = ("dballoc.process_memory.smaps", "dballoc.host.process_maps")
+OF = ("dballoc.process.smaps", "dballoc.host.process.maps")
 PRIVILEGED = True
 
 _GOOD = b"""55d000000000-55d000001000 r--p 00000000 08:01 1 /usr/sbin/mariadbd

@@ -9,7 +9,7 @@ from dballoc.servers.running import option_files
 OF = (
     "dballoc.servers.running.option_files",
     "dballoc.servers.running.credentials",
-    "dballoc.host.open_in_process_root",
+    "dballoc.host.process.open_in_process_root",
 )
 PRIVILEGED = True
 

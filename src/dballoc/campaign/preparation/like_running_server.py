@@ -11,14 +11,14 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.experiment import secret_names
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import likeness_limits
-from dballoc.host.process_handle import Process
+from dballoc.host.process import maps, open_in_process_root
+from dballoc.host.process.handle import Process
 from dballoc.host.resources import cgroup, process_limits
-from dballoc.process_memory import identify_malloc
-from dballoc.process_memory.identify_malloc import MallocInUse
+from dballoc.process.malloc import identify_malloc
+from dballoc.process.malloc.identify_malloc import MallocInUse
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
 from dballoc.servers.running import running_server as running
@@ -165,7 +165,7 @@ def _machine_memory_bytes() -> int:
 def _read_variant(process: Process) -> dict[str, Any]:
     try:
         malloc = identify_malloc.identify_malloc_in_use(process)
-        mapped = sorted(process_maps.list_mapped_files(process))
+        mapped = sorted(maps.list_mapped_files(process))
         preloaded = [] if malloc.privileged else identify_malloc.read_ld_preload(process)
     except (Failure, OSError) as error:
         raise UsageError(

@@ -11,14 +11,14 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import host_requirements, reported_tunables
 from dballoc.allocators.find_library import Allocator
 from dballoc.ground.errors import UsageError
-from dballoc.process_memory import host_obstacles, identify_malloc
+from dballoc.process.malloc import identify_malloc, preload_obstacles
 
 
 def check_libraries(where: str, allocator: Allocator, libraries: Iterable[Path]) -> None:
     """Raises UsageError that begins with ``where`` if the allocator, or one of the libraries that
     are preloaded for a variant, does not run with this kernel's page size, or on this CPU.
     """
-    obstacle = host_obstacles.find_library_obstacle(
+    obstacle = preload_obstacles.find_library_obstacle(
         find_entry(allocator), libraries, host_requirements.read_host()
     )
     if obstacle:

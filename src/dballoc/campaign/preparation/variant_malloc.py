@@ -15,7 +15,7 @@ from dballoc.catalogue import allocators
 from dballoc.experiment.model import BUILTIN, Server, Variant
 from dballoc.fetch import fetch_sources, name_and_version, private_store
 from dballoc.ground.errors import UsageError
-from dballoc.process_memory import identify_malloc
+from dballoc.process.malloc import identify_malloc
 from dballoc.servers import relink
 from dballoc.servers.build import Build
 from dballoc.servers.relink import Linked

@@ -9,7 +9,7 @@ from dballoc.allocators.tunables import find_settings_in_environment
 from dballoc.catalogue import allocators
 from dballoc.experiment.model import TraceReplay
 from dballoc.ground import readers
-from dballoc.process_memory.identify_malloc import find_catalogue_name
+from dballoc.process.malloc.identify_malloc import find_catalogue_name
 from dballoc.store.replay_facts import RecordedMark, RecordedTrace, ReplayFacts
 from dballoc.trace.figures.live_curve import compute_peaks
 from dballoc.trace.figures.size_classes import count_touched_bytes

@@ -13,15 +13,15 @@ from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.files.output_directory import OutputDirectory, write_own
 from dballoc.host.preload.preload_socket import RECORDER
-from dballoc.process_memory import process_snapshot
-from dballoc.process_memory.heaps.allocator_statistics import (
+from dballoc.process import snapshot as process_snapshot
+from dballoc.process.heaps.allocator_statistics import (
     CACHES,
     FAST_BINS,
     HELD,
     TCACHE,
     AllocatorStatistics,
 )
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process.mapping_kind import MappingKind
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import LedgerRow, MarkRow

@@ -29,10 +29,11 @@ from dballoc.experiment.trial_steps import Step
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.ground.errors import Failure
 from dballoc.ground.files.output_directory import write_own
-from dballoc.host import directories, process_maps
+from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_socket import RECORDER, PreloadKind
+from dballoc.host.process import maps as process_maps
 from dballoc.host.resources import cgroup
 from dballoc.host.settings import thp
 from dballoc.host.unprivileged.ownership import remove_directory
@@ -42,8 +43,8 @@ from dballoc.measure.memory_marks import MemoryMark
 from dballoc.measure.perf_events import CannotCount
 from dballoc.measure.process_sampler import ProcessSampler
 from dballoc.measure.server_counters import Reading, ServerCounters
-from dballoc.process_memory import malloc_bindings as running_process
-from dballoc.process_memory import process_snapshot
+from dballoc.process import snapshot
+from dballoc.process.malloc import malloc_bindings as running_process
 from dballoc.servers.private import binary_log, private_server
 from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private.certificates import write_certificates
@@ -348,7 +349,7 @@ class ServerLife:
         """
         try:
             self.record.rows += trial_rows.make_ledger_rows(
-                build_ledger(process_snapshot.take_process_snapshot(self.running.process))
+                build_ledger(snapshot.take_process_snapshot(self.running.process))
             )
         except Failure:
             pass  # the host forbids it (ptrace_scope); the report says that there is no ledger

@@ -11,7 +11,7 @@ from dballoc.explain.sources import loadable_function
 from dballoc.explain.sources.loadable_function import Installation
 from dballoc.ground.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.servers.running.credentials import Credentials
 
 _MIB = 2**20

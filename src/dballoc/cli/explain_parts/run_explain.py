@@ -26,9 +26,9 @@ from dballoc.host.abandonable.abandonable_work import (
 )
 from dballoc.host.abandonable.child import tell_parent
 from dballoc.host.abandonable.look_limits import look_limits
-from dballoc.host.process_handle import Process
-from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate, has_probe
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.host.process.handle import Process
+from dballoc.process.heaps.heap_probe_estimate import ProbeEstimate, has_probe
+from dballoc.process.snapshot import ProcessSnapshot
 
 if TYPE_CHECKING:
     from dballoc.profile.heap.live_heap import ProbedHeapReader

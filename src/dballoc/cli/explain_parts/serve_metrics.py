@@ -19,9 +19,9 @@ from dballoc.explain.exporter.run_exporter import (
 )
 from dballoc.host.abandonable.abandonable_work import AbandonableWork
 from dballoc.host.abandonable.look_limits import scrape_limits
-from dballoc.host.process_handle import Process
-from dballoc.host.read_rights import open_process
-from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe
+from dballoc.host.process.handle import Process
+from dballoc.host.process.read_rights import open_process
+from dballoc.process.heaps.heap_probe_estimate import AskProbe
 from dballoc.servers.running.credentials import Credentials
 
 # Seconds beyond the limit of a look.

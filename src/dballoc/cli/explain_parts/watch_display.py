@@ -27,7 +27,7 @@ from dballoc.explain.output import saved_snapshots
 from dballoc.explain.watch import Look, WatchPace, WatchReading, watch
 from dballoc.ground.errors import Failure
 from dballoc.ground.numbers import duration, mebibytes, signed_mebibytes
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 # Lines of the plot, and of the table below it at most: it must fit a terminal of 24 lines with the
 # verdicts.

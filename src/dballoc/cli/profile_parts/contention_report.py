@@ -10,7 +10,7 @@ from rich.text import Text
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.document.terminal import start_list
 from dballoc.ground.errors import Failure
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.profile.contention import contention, malloc_paths, waits_below_malloc
 from dballoc.profile.contention.contention import Contention
 from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames

@@ -8,7 +8,7 @@ from dballoc.catalogue import wrappers
 from dballoc.ground.errors import Failure
 from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.profile import flamegraph
 from dballoc.profile.formats import export
 from dballoc.profile.formats.profile_file import pack_profile

@@ -13,8 +13,8 @@ from dballoc.cli.shared.safe_output import say
 from dballoc.deploy.deployment_text import DEFAULT_FORMS, Form
 from dballoc.ground.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.privileged_start import Starter, read_executable_privilege
-from dballoc.process_memory import host_obstacles
+from dballoc.host.process.privileged_start import Starter, read_executable_privilege
+from dballoc.process.malloc import preload_obstacles
 from dballoc.servers.families import describe_family
 
 _SERVER_DIRECTORIES = ("/usr/sbin", "/usr/libexec", "/usr/local/mysql/bin")
@@ -65,7 +65,7 @@ def look_at_libraries(
     return run_abandonable(
         lambda: (
             {path: not Path(path).exists() for path in libraries},
-            host_obstacles.find_preload_obstacle(environment, host),
+            preload_obstacles.find_preload_obstacle(environment, host),
         ),
         f"the file system of {', '.join(libraries)}",
     )

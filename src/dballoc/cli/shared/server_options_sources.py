@@ -9,8 +9,8 @@ from dballoc.campaign.preparation import like_running_server as likeness
 from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.ground import readers
-from dballoc.host.read_rights import open_process
-from dballoc.process_memory import identify_malloc
+from dballoc.host.process.read_rights import open_process
+from dballoc.process.malloc import identify_malloc
 from dballoc.servers import build as find_build
 from dballoc.servers import print_defaults
 from dballoc.servers.running import adopted_options, credentials

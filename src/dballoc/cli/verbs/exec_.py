@@ -15,7 +15,7 @@ from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.files.caller_umask import get_caller_umask
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_socket import HEAP_PROBE, RECORDER, PreloadKind
-from dballoc.process_memory import host_obstacles
+from dballoc.process.malloc import preload_obstacles
 from dballoc.profile.heap.probe_client import AT_EXIT_VARIABLE
 
 _Command = Annotated[
@@ -82,9 +82,9 @@ def exec_(
     LD_PRELOAD is set for this program alone: the probe first, then what it was set to before. The
     program replaces dballoc and keeps its PID.
     """
-    if obstacle := host_obstacles.find_preload_obstacle(
+    if obstacle := preload_obstacles.find_preload_obstacle(
         os.environ, host_requirements.read_host()
-    ) or host_obstacles.find_start_obstacle(os.environ):
+    ) or preload_obstacles.find_start_obstacle(os.environ):
         raise UsageError(obstacle)
     if probe == "heap":
         kind, written = HEAP_PROBE, interval

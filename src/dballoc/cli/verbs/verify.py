@@ -13,11 +13,11 @@ from dballoc.cli.shared.safe_output import clean, print_json, say
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.process_handle import Process
-from dballoc.host.read_rights import open_process
+from dballoc.host.process.handle import Process
+from dballoc.host.process.read_rights import open_process
 from dballoc.host.settings import thp
-from dballoc.process_memory import host_obstacles, identify_malloc
-from dballoc.process_memory.identify_malloc import MallocInUse
+from dballoc.process.malloc import identify_malloc, preload_obstacles
+from dballoc.process.malloc.identify_malloc import MallocInUse
 
 
 def verify(
@@ -155,4 +155,4 @@ def _find_obstacle(process: Process, malloc: MallocInUse) -> str | None:
         return None  # it has just ended
     # The process may have another C library than ours, as in a container.
     host = dataclasses.replace(host_requirements.read_host(), glibc="")
-    return host_obstacles.find_rseq_obstacle(entry, malloc.version, environ, host)
+    return preload_obstacles.find_rseq_obstacle(entry, malloc.version, environ, host)

@@ -15,9 +15,9 @@ from dballoc.explain.attribution.ledger_line import (
     subtract,
 )
 from dballoc.explain.sources.server_memory import SCHEMA, OwnerMemory
-from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL
-from dballoc.process_memory.heaps.heap_walk import LargeBlock
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process.heaps.allocator_statistics import LIVE_ALL
+from dballoc.process.heaps.heap_walk import LargeBlock
+from dballoc.process.mapping_kind import MappingKind
 
 
 class Demand(NamedTuple):

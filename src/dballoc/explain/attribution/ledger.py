@@ -25,11 +25,11 @@ from dballoc.explain.attribution.server_caches import (
     make_server_area_lines,
 )
 from dballoc.explain.sources.server_memory import POOL, ServerMemory
-from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
-from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
-from dballoc.process_memory.heaps.heap_walk import HeapWalk
-from dballoc.process_memory.mapping_kind import MappingKind
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.process.heaps.allocator_statistics import AllocatorStatistics
+from dballoc.process.heaps.heap_probe_estimate import ProbeEstimate
+from dballoc.process.heaps.heap_walk import HeapWalk
+from dballoc.process.mapping_kind import MappingKind
+from dballoc.process.snapshot import ProcessSnapshot
 
 # What is no part of RSS: pages of hugetlbfs.
 HUGETLB = "hugetlb"

@@ -5,9 +5,9 @@ from typing import Literal
 
 from dballoc.explain.sources.server_memory import ServerMemory, parse_number
 from dballoc.ground.numbers import with_unit
-from dballoc.process_memory.heaps import allocator_statistics
-from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process.heaps import allocator_statistics
+from dballoc.process.heaps.allocator_statistics import LIVE_ALL
+from dballoc.process.mapping_kind import MappingKind
 
 # exact: counted page by page; likely: pages counted, and their owner known by their size; labelled:
 # the owner's own figure; sampled: an estimate.

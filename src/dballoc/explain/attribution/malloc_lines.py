@@ -11,10 +11,10 @@ from dballoc.explain.attribution.ledger_line import (
     LedgerLine,
     subtract,
 )
-from dballoc.process_memory.heaps import allocator_statistics
-from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL, AllocatorStatistics, Holding
-from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
-from dballoc.process_memory.heaps.heap_walk import HeapWalk
+from dballoc.process.heaps import allocator_statistics
+from dballoc.process.heaps.allocator_statistics import LIVE_ALL, AllocatorStatistics, Holding
+from dballoc.process.heaps.heap_probe_estimate import ProbeEstimate
+from dballoc.process.heaps.heap_walk import HeapWalk
 
 # By which share an allocator may contradict the walk of its heap before a note says so.
 _TOLERANCE = 0.01

@@ -15,9 +15,9 @@ from dballoc.explain.attribution.ledger_line import LedgerLine, read_variable
 from dballoc.explain.sources.server_memory import LOGS, POOL, ServerMemory
 from dballoc.ground import readers
 from dballoc.ground.numbers import with_unit
-from dballoc.process_memory.mapping_kind import MappingKind
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process.mapping_kind import MappingKind
+from dballoc.process.smaps import MemoryMapping
+from dballoc.process.snapshot import ProcessSnapshot
 
 # Kinds whose lazily freed pages are taken off their line; in a heap that was walked, nothing tells
 # which chunks those are.

@@ -12,8 +12,8 @@ from dballoc.explain.attribution.ledger_line import (
     subtract,
 )
 from dballoc.explain.sources.server_memory import ARIA, POOL, OwnerMemory, ServerMemory
-from dballoc.process_memory.mapping_kind import MappingKind
-from dballoc.process_memory.process_snapshot import ProcessSnapshot, ServerMapping
+from dballoc.process.mapping_kind import MappingKind
+from dballoc.process.snapshot import ProcessSnapshot, ServerMapping
 
 _CHUNK = "innodb_buffer_pool_chunk_size"
 

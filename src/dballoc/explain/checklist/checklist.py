@@ -28,8 +28,8 @@ from dballoc.explain.sources.server_memory import (
     ServerMemory,
     parse_number,
 )
-from dballoc.process_memory.mapping_kind import MappingKind
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.process.mapping_kind import MappingKind
+from dballoc.process.snapshot import ProcessSnapshot
 from dballoc.servers.running.sql_values import parse_count
 
 _BEFORE = ("session", "user", "command", "seconds", "state")

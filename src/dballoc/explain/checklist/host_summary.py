@@ -18,7 +18,7 @@ from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.ground import readers
 from dballoc.host.machine_description import describe_machine, read_setting
 from dballoc.host.resources import process_limits
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.process.snapshot import ProcessSnapshot
 
 _MEMINFO = (
     "MemTotal",

@@ -17,7 +17,7 @@ from dballoc.explain.watch import (
 )
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.abandonable.abandonable_work import read_cpu_seconds
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 # How many are kept for the verdicts on growth; some tens of KB each.
 _MOST_LOOKS = 256

@@ -18,7 +18,7 @@ from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.watch import thin_series
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
-from dballoc.process_memory.process_usage import ProcessUsage
+from dballoc.process.usage import ProcessUsage
 
 _LEDGER, _ROOM, _BOUNDS = TypeAdapter(Ledger), TypeAdapter(AvailableMemory), TypeAdapter(Bounds)
 _REACH: TypeAdapter[int | None] = TypeAdapter(int | None)

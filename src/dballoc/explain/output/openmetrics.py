@@ -12,7 +12,7 @@ from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.verdicts.cgroup_limit import estimate_safe_pool
 from dballoc.explain.verdicts.evidence import Evidence
-from dballoc.process_memory.process_usage import ProcessUsage
+from dballoc.process.usage import ProcessUsage
 
 Sample = tuple[Mapping[str, str], float]
 # One number alone has no labels.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from dballoc.ground import readers
-from dballoc.process_memory.heaps.allocator_statistics import (
+from dballoc.process.heaps.allocator_statistics import (
     CACHES,
     HELD,
     LAZY,

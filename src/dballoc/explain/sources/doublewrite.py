@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dballoc.explain.sources.server_memory import OwnerMemory
-from dballoc.host import open_in_process_root
-from dballoc.host.process_handle import Process
-from dballoc.process_memory.heaps.heap_walk import BlockGroup
+from dballoc.host.process import open_in_process_root
+from dballoc.host.process.handle import Process
+from dballoc.process.heaps.heap_walk import BlockGroup
 
 OWNER = "InnoDB doublewrite pages, read at its start"
 _FILES = "#ib_*_*.dblwr"

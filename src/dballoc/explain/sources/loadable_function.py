@@ -21,9 +21,9 @@ from dballoc.explain.sources import allocator_statistics, interrupts, plugin_dir
 from dballoc.explain.sources.server_memory import query_values
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import smaps
-from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
+from dballoc.host.process.handle import Process
+from dballoc.process import smaps
+from dballoc.process.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.servers.running import running_server
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.sql_values import describe_refusal

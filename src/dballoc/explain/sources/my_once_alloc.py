@@ -11,11 +11,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from dballoc.explain.sources.server_memory import LARGE, OwnerMemory
-from dballoc.host import open_in_process_root
 from dballoc.host.elf.elf_answers import ask_elf_parser
+from dballoc.host.process import open_in_process_root
 from dballoc.host.unprivileged.sandbox import SandboxError
-from dballoc.process_memory.memory_reader import Memory
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.process.memory_reader import Memory
+from dballoc.process.snapshot import ProcessSnapshot
 
 OWNER = "character sets and what else is kept for good"
 _ROOT, _SOURCE = "my_once_root_block", "the chain of my_once_alloc's blocks"

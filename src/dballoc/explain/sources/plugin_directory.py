@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
-from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.process_handle import Process
+from dballoc.host.process import open_in_process_root
+from dballoc.host.process.handle import Process
 
 # Our library has some 40 KB.
 LARGEST = 16 << 20

@@ -12,8 +12,8 @@ from dballoc.explain.sources.server_memory import ServerMemory, is_number, parse
 from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import ProcessLimits
-from dballoc.process_memory.heaps.heap_walk import BlockGroup
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.process.heaps.heap_walk import BlockGroup
+from dballoc.process.snapshot import ProcessSnapshot
 
 # The variables and status of the server that verdicts need, beside the caches' (verdicts.toml).
 _VARIABLES = (

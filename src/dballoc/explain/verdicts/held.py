@@ -5,7 +5,7 @@ that each advice helped.
 
 from dballoc.explain.verdicts.verdict import Case, MemoryVerdict
 from dballoc.ground.numbers import count, percent, with_unit
-from dballoc.process_memory.heaps.allocator_statistics import HELD
+from dballoc.process.heaps.allocator_statistics import HELD
 
 
 def judge_arenas(case: Case) -> MemoryVerdict | None:

@@ -10,10 +10,10 @@ import random
 from dataclasses import dataclass
 
 from dballoc.host.settings import thp
-from dballoc.process_memory.mapping_kind import MappingKind
-from dballoc.process_memory.memory_reader import PAGE, Memory
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process.mapping_kind import MappingKind
+from dballoc.process.memory_reader import PAGE, Memory
+from dballoc.process.smaps import MemoryMapping
+from dballoc.process.snapshot import ProcessSnapshot
 
 # Where the kernel does not say: that with pages of 4 KiB.
 _USUAL_SIZE = 2 << 20

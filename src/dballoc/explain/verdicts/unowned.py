@@ -14,7 +14,7 @@ from dballoc.explain.sources.server_memory import SESSIONS
 from dballoc.explain.verdicts.leak import FIND_CODE
 from dballoc.explain.verdicts.verdict import UNLABELLED, Case, MemoryVerdict
 from dballoc.ground.numbers import count, percent, with_unit
-from dballoc.process_memory.heaps.heap_walk import BlockGroup
+from dballoc.process.heaps.heap_walk import BlockGroup
 
 # A block is at most this much larger than what was asked for: pages, and what servers add.
 _ROUNDING, _MORE = 1 / 32, 2 * 4096

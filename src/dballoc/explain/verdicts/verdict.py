@@ -10,7 +10,7 @@ from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.attribution.ledger_line import LIVE, MAPPED
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.growth import Growth, estimate_growth
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process.mapping_kind import MappingKind
 
 # problem: something to do; notice: something to know; fine: checked, and nothing wrong; open: these
 # data cannot decide it.

@@ -23,8 +23,8 @@ from dballoc.explain.verdicts.verdict import (
     Moment,
 )
 from dballoc.ground.numbers import listing, percent, with_unit
-from dballoc.process_memory.heaps.allocator_statistics import HELD
-from dballoc.process_memory.mapping_kind import MappingKind
+from dballoc.process.heaps.allocator_statistics import HELD
+from dballoc.process.mapping_kind import MappingKind
 
 
 def judge_moments(

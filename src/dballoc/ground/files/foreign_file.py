@@ -11,7 +11,7 @@ Two rules for links:
 - What lies in a directory that somebody else made (``below``) is opened from that directory's
   descriptor, part by part. No link in it is followed: it could lead to any file that we may read.
 
-Files that a *process* names are opened by :mod:`dballoc.host.open_in_process_root`.
+Files that a *process* names are opened by :mod:`dballoc.host.process.open_in_process_root`.
 """
 
 import errno

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dballoc.ground import readers
-from dballoc.host.process_maps import ANONYMOUS
+from dballoc.host.process.maps import ANONYMOUS
 
 # What an ordinary user can mount in a user namespace is here only if it has no other source than
 # the kernel: not fuse, and not overlay, whose layers may lie on it.

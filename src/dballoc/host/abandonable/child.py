@@ -15,7 +15,7 @@ from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.answers import pack_answer, pack_error, unpack_answer
 from dballoc.host.abandonable.look_limits import LookLimits
 from dballoc.host.abandonable.touches import Skips, TouchRecord
-from dballoc.host.process_handle import open_pidfds
+from dballoc.host.process.handle import open_pidfds
 from dballoc.host.unprivileged.sandbox import ELF_PARSER
 
 # A request: the seconds that it has, and the length of what follows. An answer: its kind, the CPU

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dballoc.host.abandonable.blocking_mounts import Mount, Mounts, read_mounts
-from dballoc.host.process_handle import Process
-from dballoc.host.process_maps import MapsLine, parse_line, read_maps_text
+from dballoc.host.process.handle import Process
+from dballoc.host.process.maps import MapsLine, parse_line, read_maps_text
 
 _SIZE, _TEXT_AT = 4096, 64
 _SINCE, _ADDRESS, _LENGTH, _PATIENCE = range(4)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from dballoc.host import process_maps
-from dballoc.host.process_handle import Process
+from dballoc.host.process import maps
+from dballoc.host.process.handle import Process
 
 _LOADER = re.compile(
     r"ld-musl-\w+\.so\.1|ld-linux[\w-]*\.so\.\d+|ld-[\d.]+\.so|ld64\.so\.\d+|ld\.so(\.\d+)?"
@@ -56,5 +56,5 @@ def find_main_program(process: Process) -> str:
         else os.path.join(process.read_link("cwd"), words[at])
     )
     name = Path(os.path.realpath(named)).name
-    paths = (line.path for line in process_maps.read_maps(process))
+    paths = (line.path for line in maps.read_maps(process))
     return next((p for p in paths if p != executable and Path(p).name == name), executable)

@@ -13,11 +13,12 @@ from pathlib import Path
 from dballoc.ground.errors import UsageError
 from dballoc.ground.files.foreign_file import open_foreign_file
 from dballoc.ground.files.output_directory import OutputDirectory
-from dballoc.host import portable, privileged_start
+from dballoc.host import portable
 from dballoc.host.directories import SOCKET_PATH_LIMIT
 from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadKind
-from dballoc.host.privileged_start import Starter
+from dballoc.host.process import privileged_start
+from dballoc.host.process.privileged_start import Starter
 from dballoc.host.unprivileged.sandbox import SandboxError
 
 # The longest name of a socket in the directory: Linux's largest PID.

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
-from dballoc.host.process_handle import Process, read_peer
-from dballoc.host.read_rights import describe_read_error, open_process
+from dballoc.host.process import maps, open_in_process_root
+from dballoc.host.process.handle import Process, read_peer
+from dballoc.host.process.read_rights import describe_read_error, open_process
 
 # How often somebody is looked for within a second.
 _ATTEMPTS = 10
@@ -191,7 +191,7 @@ def _find_in_process(process: Process, kind: PreloadKind) -> tuple[str, tuple[st
         raise UsageError(describe_read_error(process, error)) from None
     requests = [v for v in (os.fsdecode(e).partition(f"{kind.variable}=")[2] for e in environ) if v]
     request = kind.request.fullmatch(requests[0]) if requests else None
-    if request is None or kind.library not in process_maps.read_maps_text(process):
+    if request is None or kind.library not in maps.read_maps_text(process):
         raise UsageError(
             f"{named} has no {kind.noun}; start the server under one: "
             f"dballoc exec --probe {kind.option} --out DIR -- COMMAND"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from dballoc.ground import readers
-from dballoc.host import open_in_process_root
-from dballoc.host.process_handle import PROC, Process
+from dballoc.host.process import open_in_process_root
+from dballoc.host.process.handle import PROC, Process
 
 ROOT = Path("/sys/fs/cgroup")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 import contextlib
 from collections.abc import Collection
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 SYSTEM = Path("/sys/devices/system/cpu")
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources import cgroup_tree
 from dballoc.host.resources.cgroup_tree import ControlGroups, Group
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from dballoc.ground.errors import Failure, NotNow, UsageError
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.settings import settings_journal
 from dballoc.host.settings.settings_journal import BadJournal, PutBack
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting

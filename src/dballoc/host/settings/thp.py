@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from dballoc.ground import readers
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, read_setting
 
 SETTING, DEFRAG = "thp", "thp_defrag"

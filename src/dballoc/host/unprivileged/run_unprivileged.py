@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dballoc.host.exit_status import end_process
 from dballoc.host.guardian import reaping
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged.server_user import ServerUser, read_owner_and_parent, server_user
 
 PATIENCE = 60.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.ground.errors import NotNow, UsageError
-from dballoc.host.process_handle import PROC, Process
+from dballoc.host.process.handle import PROC, Process
 
 # Not handed out to anybody (systemd, "Users, Groups, UIDs and GIDs on systemd Systems": 60706-61183
 # are unused): they are above ordinary accounts and below systemd's dynamic users, and exist in a

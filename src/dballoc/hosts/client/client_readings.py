@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psutil
 
 from dballoc.host.guardian.guardian_client import Exit
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.resources import process_limits
 from dballoc.host.resources.cgroup_tree import ControlGroups
 from dballoc.host.resources.process_limits import QuotaPeriods

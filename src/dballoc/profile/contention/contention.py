@@ -18,7 +18,7 @@ from dballoc.host import directories
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import symbol_limits
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged import give_up_rights
 from dballoc.profile import flamegraph
 from dballoc.profile.contention import (

@@ -13,11 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from dballoc.ground.errors import Failure
-from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
-from dballoc.host.process_handle import Process
+from dballoc.host.process import maps as process_maps
+from dballoc.host.process import open_in_process_root
+from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.server_user import ServerUser
 

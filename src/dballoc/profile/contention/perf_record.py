@@ -24,7 +24,7 @@ from typing import BinaryIO, Self
 from dballoc.ground.errors import Failure
 from dballoc.host.exit_status import end_process
 from dballoc.host.guardian.guardian_client import Child, Custody
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged import give_up_rights
 from dballoc.profile.contention.recording_limits import MAX_STACKS
 from dballoc.profile.contention.thread_priority import RECORDING, make_nice_prefix

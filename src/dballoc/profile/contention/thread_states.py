@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from dballoc.catalogue import waits as catalogue
 from dballoc.ground.errors import Failure
-from dballoc.host.process_handle import Process
-from dballoc.host.read_rights import describe_read_error, failing_for
-from dballoc.process_memory import identify_malloc, smaps
-from dballoc.process_memory.heaps import glibc_heap
-from dballoc.process_memory.memory_reader import Memory
+from dballoc.host.process.handle import Process
+from dballoc.host.process.read_rights import describe_read_error, failing_for
+from dballoc.process import smaps
+from dballoc.process.heaps import glibc_heap
+from dballoc.process.malloc import identify_malloc
+from dballoc.process.memory_reader import Memory
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits import WAITED
 from dballoc.profile.model import Frame, Profile, Sample

@@ -9,7 +9,7 @@ by kind alone, a few long waits for idle clients would make all other sums scatt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.profile.contention.perf_script import Event, Lost, Sampled, Switch
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.model import Frame, Profile, Sample, Value

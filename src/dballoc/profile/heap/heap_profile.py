@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dballoc.catalogue import wrappers
-from dballoc.host import process_maps
+from dballoc.host.process import maps
 from dballoc.profile import frame_kinds
 from dballoc.profile.amounts import format_amount
 from dballoc.profile.heap.probe_snapshot import SampledBlock, SampledStack, Snapshot
@@ -117,7 +117,7 @@ def parse_mappings(snapshot: Snapshot) -> list[Mapped]:
     """Parse the process's executable mappings, with the build-ids in its memory."""
     mapped = []
     executable = ""
-    for line in process_maps.parse_maps(snapshot.maps):
+    for line in maps.parse_maps(snapshot.maps):
         path = line.path
         executable = executable or path  # mapped first; the loader has it under an empty name
         if "x" in line.permissions:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from dballoc.catalogue import counted, wrappers
-from dballoc.host.process_handle import Process
-from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
+from dballoc.host.process.handle import Process
+from dballoc.process.heaps.heap_probe_estimate import ProbeEstimate
 from dballoc.profile.heap import heap_profile, probe_client
 from dballoc.profile.heap.snapshot_series import ProbedProcess
 from dballoc.profile.model import Frame

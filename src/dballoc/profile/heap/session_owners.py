@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pymysql
 from pymysql.cursors import Cursor
 
-from dballoc.host.process_handle import STARTED, Process, split_stat
+from dballoc.host.process.handle import STARTED, Process, split_stat
 from dballoc.profile.heap.probe_snapshot import SampledBlock
 from dballoc.servers.running.sql_values import describe_refusal, fetch_rows
 

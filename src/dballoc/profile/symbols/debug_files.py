@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
+from dballoc.host.process import open_in_process_root
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.symbols.elf_notes import Image
 

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from dballoc.ground.errors import UsageError
 from dballoc.ground.files.output_directory import replace_file
 from dballoc.ground.user_directories import make_in_cache
-from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
+from dballoc.host.process import open_in_process_root
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import debug_files

@@ -12,7 +12,7 @@ from pathlib import Path
 import pymysql
 
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers.private.admin_connection import Admin
 from dballoc.servers.private.command_line import LOOPBACK, Address

@@ -21,10 +21,10 @@ from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
 from dballoc.ground import readers
 from dballoc.ground.errors import Failure
-from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.process_handle import STATE, Process, read_peer
+from dballoc.host.process import open_in_process_root
+from dballoc.host.process.handle import STATE, Process, read_peer
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.password_trust import Decision, Trust, decide_trust, read_standing
 from dballoc.servers.running.sql_values import DECODERS, describe_refusal

@@ -1,7 +1,7 @@
 """Read a running server's option files as that server reads them, without running it.
 
 The executable and the files are another's, so they are opened inside its root
-(:mod:`dballoc.host.open_in_process_root`), and the executable is searched for its version in a
+(:mod:`dballoc.host.process.open_in_process_root`), and the executable is searched for its version in a
 sandbox. Which files and groups are read, and in which order: MySQL's manual, "Using Option Files";
 MariaDB's, "Configuring MariaDB with Option Files".
 """
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from dballoc.host import open_in_process_root
 from dballoc.host.elf import loader
 from dballoc.host.elf.elf_answers import ask_elf_parser
-from dballoc.host.process_handle import Process
+from dballoc.host.process import open_in_process_root
+from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged.sandbox import SandboxError
 from dballoc.servers.private.command_line import EMPTY
 from dballoc.servers.running.credentials import parse

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dballoc.catalogue import servers
 from dballoc.ground import readers
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 # The cgroup of a process that systemd started: /system.slice/NAME.service, maybe with a group of
 # the service's own below it.

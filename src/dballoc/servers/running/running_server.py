@@ -18,9 +18,9 @@ from pymysql.cursors import Cursor
 
 from dballoc.catalogue import servers
 from dballoc.ground.errors import UsageError
-from dballoc.host import process_root, read_rights
 from dballoc.host.elf import loader
-from dballoc.host.process_handle import Process
+from dballoc.host.process import process_root, read_rights
+from dballoc.host.process.handle import Process
 from dballoc.servers.running import connection, option_files
 from dballoc.servers.running.adopted_options import parse
 from dballoc.servers.running.credentials import Credentials

@@ -13,7 +13,7 @@ from pathlib import Path
 from dballoc.catalogue import servers
 from dballoc.fetch import private_store
 from dballoc.ground.errors import UsageError
-from dballoc.host import open_in_process_root
+from dballoc.host.process import open_in_process_root
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dballoc.ground import readers
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host import open_in_process_root
+from dballoc.host.process import open_in_process_root
 from dballoc.trace.model import (
     CALL_TYPES,
     NONE,

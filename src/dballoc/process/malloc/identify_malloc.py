@@ -10,15 +10,14 @@ from dballoc.allocators import proof_of_use, setting_effects, version_ranges
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.setting_effects import SettingEffect
 from dballoc.catalogue import allocators
-from dballoc.host import privileged_start, process_maps
 from dballoc.host.elf import loader
-from dballoc.host.privileged_start import PrivilegedStart
-from dballoc.host.process_handle import Process
-from dballoc.host.process_maps import MapsLine
-from dballoc.host.read_rights import failing_for
+from dballoc.host.process import maps, privileged_start
+from dballoc.host.process.handle import Process
+from dballoc.host.process.maps import MapsLine
+from dballoc.host.process.privileged_start import PrivilegedStart
+from dballoc.host.process.read_rights import failing_for
 from dballoc.host.settings import thp
-from dballoc.process_memory import malloc_bindings
-from dballoc.process_memory.malloc import library_file, read_settings
+from dballoc.process.malloc import library_file, malloc_bindings, read_settings
 
 # Our libraries that pass calls on to the malloc behind them.
 _PROBES = ("libdballoc_probe.so", "libdballoc_trace.so")
@@ -113,9 +112,9 @@ def identify_malloc_in_use(process: Process) -> MallocInUse:
     with failing_for(process):
         executable = loader.find_main_program(process)
         environ = process.read_environment("replace")
-        thp_mode, mappings = thp.describe_process_mode(process), process_maps.read_maps(process)
+        thp_mode, mappings = thp.describe_process_mode(process), maps.read_maps(process)
         privileged = privileged_start.read_privileged_start(process)
-    mapped = process_maps.list_file_paths(mappings)
+    mapped = maps.list_file_paths(mappings)
     bindings = {symbol: find_malloc_behind_probe(lib, mapped) for symbol, lib in bindings.items()}
     use = _find_use(process, bindings, mapped)
     name = use.name

@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import Self
 
 from dballoc.host.abandonable import touches
-from dballoc.host.process_handle import Process
-from dballoc.process_memory import pagemap_scan
-from dballoc.process_memory.pagemap_scan import PageCounts
-from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
-from dballoc.process_memory.resident_span import PAGE as PAGE
-from dballoc.process_memory.resident_span import Runs, append_runs, find_runs
-from dballoc.process_memory.resident_span import Span as Span
+from dballoc.host.process.handle import Process
+from dballoc.process import pagemap_scan
+from dballoc.process.pagemap_scan import PageCounts
+from dballoc.process.read_limits import MOST, ReadBudget, Work
+from dballoc.process.resident_span import PAGE as PAGE
+from dballoc.process.resident_span import Runs, append_runs, find_runs
+from dballoc.process.resident_span import Span as Span
 
 # proc_pid_pagemap(5).
 _PRESENT, _SWAPPED = 1 << 63, 1 << 62

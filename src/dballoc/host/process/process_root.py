@@ -6,7 +6,7 @@ import os
 import re
 
 from dballoc.ground import readers
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 _FLAGS = re.compile(r"[0-9A-Fa-f]{1,8}")
 

@@ -6,28 +6,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dballoc.ground.errors import Failure
-from dballoc.host import open_in_process_root
 from dballoc.host.abandonable.look_limits import VARIABLE
-from dballoc.host.process_handle import AT_PAGESZ, Process
-from dballoc.host.read_rights import failing_for
+from dballoc.host.process import open_in_process_root
+from dballoc.host.process.handle import AT_PAGESZ, Process
+from dballoc.host.process.read_rights import failing_for
 from dballoc.host.resources.cgroup_tree import ControlGroups
-from dballoc.process_memory import (
-    bss,
-    identify_malloc,
-    innodb_buffer_pool,
-    mapping_kind,
-    process_usage,
-    smaps,
-)
-from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
-from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
-from dballoc.process_memory.heaps.heap_walk import HeapWalk, LargeBlock
-from dballoc.process_memory.identify_malloc import MallocInUse
-from dballoc.process_memory.mapping_kind import MappingKind
-from dballoc.process_memory.memory_reader import PAGE, Memory
-from dballoc.process_memory.process_usage import ProcessUsage
-from dballoc.process_memory.read_limits import ReadBudget, Work
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process import bss, innodb_buffer_pool, mapping_kind, smaps
+from dballoc.process import usage as process_usage
+from dballoc.process.heaps import glibc_heap, mimalloc_heap
+from dballoc.process.heaps.glibc_arenas import GlibcHeap
+from dballoc.process.heaps.heap_walk import HeapWalk, LargeBlock
+from dballoc.process.malloc import identify_malloc
+from dballoc.process.malloc.identify_malloc import MallocInUse
+from dballoc.process.mapping_kind import MappingKind
+from dballoc.process.memory_reader import PAGE, Memory
+from dballoc.process.read_limits import ReadBudget, Work
+from dballoc.process.smaps import MemoryMapping
+from dballoc.process.usage import ProcessUsage
 
 # Libraries map small pieces of memory themselves, too; large ones are the server's caches.
 _LARGE = 1 << 20
@@ -96,7 +91,7 @@ class ProcessSnapshot:
 
 def take_process_snapshot(process: Process) -> ProcessSnapshot:
     """Take a snapshot of a live process, of as much as one snapshot may read
-    (:mod:`dballoc.process_memory.read_limits`). Raises Failure if it is gone or not ours.
+    (:mod:`dballoc.process.read_limits`). Raises Failure if it is gone or not ours.
     """
     began, budget = time.monotonic(), ReadBudget()
     with failing_for(process):

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from dballoc.host.process_handle import Process
-from dballoc.host.process_maps import MapsLine, parse_line
-from dballoc.process_memory import pagemap_scan
-from dballoc.process_memory.pagemap_scan import PageCounts
-from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
+from dballoc.host.process.handle import Process
+from dballoc.host.process.maps import MapsLine, parse_line
+from dballoc.process import pagemap_scan
+from dballoc.process.pagemap_scan import PageCounts
+from dballoc.process.read_limits import MOST, ReadBudget, Work
 
 _DIGITS = frozenset(bytes([digit]) for digit in b"0123456789abcdef")
 _SIZES = (
@@ -182,8 +182,8 @@ def read_mappings(process: Process, budget: ReadBudget | None = None) -> list[Me
     Nobody can map or unmap memory meanwhile. So a process with a mapping that smaps cannot read
     in a few milliseconds is read by PAGEMAP_SCAN instead, in small steps. That gives all that
     the ledger needs except for two things: the flags (what they say is found otherwise, see
-    :mod:`dballoc.process_memory.innodb_buffer_pool` and
-    :mod:`dballoc.process_memory.mapping_kind`) and which pages are lazily freed.
+    :mod:`dballoc.process.innodb_buffer_pool` and
+    :mod:`dballoc.process.mapping_kind`) and which pages are lazily freed.
     """
     budget = budget or ReadBudget()
     return _scan_mappings(process, budget) or read_smaps(process, budget)

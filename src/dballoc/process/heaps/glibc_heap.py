@@ -25,18 +25,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap, HeapUsage
-from dballoc.process_memory.heaps.glibc_chunks import (
+from dballoc.process.heaps.glibc_arenas import ArenaUsage, GlibcHeap, HeapUsage
+from dballoc.process.heaps.glibc_chunks import (
     BrokenChunk,
     ChunkRun,
     follow_chunks,
     may_be_links,
     sum_overlaps,
 )
-from dballoc.process_memory.heaps.heap_walk import LEAST_COUNTED, MOST_SIZES, LargeBlock
-from dballoc.process_memory.memory_reader import PAGE, Memory, Span
-from dballoc.process_memory.read_limits import Work
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process.heaps.heap_walk import LEAST_COUNTED, MOST_SIZES, LargeBlock
+from dballoc.process.memory_reader import PAGE, Memory, Span
+from dballoc.process.read_limits import Work
+from dballoc.process.smaps import MemoryMapping
 
 HEAP = 64 << 20
 # In a mapping with room for more heaps than this, only resident places are tried.
@@ -62,7 +62,7 @@ _THRESHOLD = 128 << 10
 
 # Every loop has a bound: a structure that changes while it is read, or that was forged, must not
 # keep us in it for ever. What a process can have any amount of is counted over the whole snapshot
-# (:mod:`dballoc.process_memory.read_limits`).
+# (:mod:`dballoc.process.read_limits`).
 _MOST_ARENAS = 4096
 _TRIES = 3
 

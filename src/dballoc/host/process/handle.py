@@ -85,7 +85,7 @@ class Process:
 
     @property
     def root(self) -> Path:
-        """Its root directory, for :mod:`dballoc.host.open_in_process_root`."""
+        """Its root directory, for :mod:`dballoc.host.process.open_in_process_root`."""
         return self.home / "root"
 
     def has_ended(self) -> bool:

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dballoc.process_memory.memory_reader import PAGE
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process.memory_reader import PAGE
+from dballoc.process.smaps import MemoryMapping
 
 _PT_LOAD = 1
 # Bytes to read of a file: linkers put the program headers right behind the file's header.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
-from dballoc.process_memory.heaps.allocator_statistics import (
+from dballoc.process.heaps.allocator_statistics import (
     FAST_BINS,
     FOREIGN,
     HEADERS,
@@ -17,14 +17,14 @@ from dballoc.process_memory.heaps.allocator_statistics import (
     Holding,
     make_statistics,
 )
-from dballoc.process_memory.heaps.heap_walk import (
+from dballoc.process.heaps.heap_walk import (
     MOST_SIZES,
     BlockGroup,
     LargeBlock,
     count_blocks,
     group_blocks,
 )
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process.smaps import MemoryMapping
 
 # glibc's header of a small block that malloc has given out: the word with its size (malloc.c,
 # "chunk").
@@ -86,7 +86,7 @@ class ArenaUsage(HeapUsage):
 
 @dataclass(frozen=True)
 class GlibcHeap:
-    """All of a process's heap, a :class:`dballoc.process_memory.heaps.heap_walk.HeapWalk`:
+    """All of a process's heap, a :class:`dballoc.process.heaps.heap_walk.HeapWalk`:
     ``arenas``, the main one first if it was found; ``mapped``: blocks with a mapping of their own,
     by the mapping's start; ``trouble``: what could not be read, in words.
     """

@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dballoc.host.process_handle import STARTED, SYSTEM_TICKS, USER_TICKS, VIRTUAL_SIZE, Process
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.host.process.handle import STARTED, SYSTEM_TICKS, USER_TICKS, VIRTUAL_SIZE, Process
+from dballoc.process.smaps import MemoryMapping
 
 _TICK = os.sysconf("SC_CLK_TCK")
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from dballoc.process_memory.heaps.allocator_statistics import (
+from dballoc.process.heaps.allocator_statistics import (
     HELD,
     LIVE_LARGE,
     LIVE_SMALL,
@@ -33,17 +33,17 @@ from dballoc.process_memory.heaps.allocator_statistics import (
     Holding,
     make_statistics,
 )
-from dballoc.process_memory.heaps.heap_walk import (
+from dballoc.process.heaps.heap_walk import (
     LEAST_COUNTED,
     MOST_SIZES,
     BlockGroup,
     LargeBlock,
     group_blocks,
 )
-from dballoc.process_memory.memory_reader import PAGE as OF_KERNEL
-from dballoc.process_memory.memory_reader import Memory
-from dballoc.process_memory.read_limits import Work
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process.memory_reader import PAGE as OF_KERNEL
+from dballoc.process.memory_reader import Memory
+from dballoc.process.read_limits import Work
+from dballoc.process.smaps import MemoryMapping
 
 SEGMENT, SLICE = 32 << 20, 64 << 10
 _ENTRIES = SEGMENT // SLICE
@@ -109,7 +109,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class MimallocHeap:
-    """mimalloc's heap, a :class:`dballoc.process_memory.heaps.heap_walk.HeapWalk`. ``blocks``:
+    """mimalloc's heap, a :class:`dballoc.process.heaps.heap_walk.HeapWalk`. ``blocks``:
     those with a page of their own; ``groups``: live blocks by size.
     """
 

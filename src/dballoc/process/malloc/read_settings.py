@@ -14,11 +14,11 @@ from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.setting_effects import MallocSettings, SettingInForce
 from dballoc.host.elf import loader
 from dballoc.host.elf.elf_answers import ask_elf_parser
-from dballoc.host.process_handle import Process
-from dballoc.host.process_maps import MapsLine
+from dballoc.host.process.handle import Process
+from dballoc.host.process.maps import MapsLine
 from dballoc.host.unprivileged.sandbox import SandboxError
-from dballoc.process_memory.malloc.library_file import open_mapped_file
-from dballoc.process_memory.memory_reader import Memory
+from dballoc.process.malloc.library_file import open_mapped_file
+from dballoc.process.memory_reader import Memory
 
 # Of one file in a process; that of a malloc or a loader has some hundred KiB.
 _MOST_BYTES = 4 << 20

@@ -5,7 +5,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.process.snapshot import ProcessSnapshot
 
 _LIBRARY = "libdballoc_probe.so"
 

@@ -10,10 +10,10 @@ from typing import Any
 from dballoc.allocators import library_version
 from dballoc.catalogue import allocators
 from dballoc.fetch import private_store
-from dballoc.host import open_in_process_root
 from dballoc.host.elf.elf_answers import ask_elf_parser
-from dballoc.host.process_handle import Process
-from dballoc.host.process_maps import MapsLine
+from dballoc.host.process import open_in_process_root
+from dballoc.host.process.handle import Process
+from dballoc.host.process.maps import MapsLine
 from dballoc.host.unprivileged.sandbox import SandboxError
 
 # What the kernel appends to the path of a file that is not there any more (proc_pid_maps(5)).

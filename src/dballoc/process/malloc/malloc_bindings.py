@@ -16,15 +16,15 @@ from dataclasses import dataclass
 
 from dballoc.allocators.proof_of_use import SYMBOLS
 from dballoc.ground.errors import Failure
-from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable.blocking_mounts import Mounts, read_mounts
 from dballoc.host.elf import loader
 from dballoc.host.elf.elf_answers import ask_elf_parser
-from dballoc.host.process_handle import Process
-from dballoc.host.process_maps import MapsLine
-from dballoc.host.read_rights import failing_for
+from dballoc.host.process import maps, open_in_process_root
+from dballoc.host.process.handle import Process
+from dballoc.host.process.maps import MapsLine
+from dballoc.host.process.read_rights import failing_for
 from dballoc.host.unprivileged.sandbox import SandboxError
-from dballoc.process_memory.memory_reader import Memory
+from dballoc.process.memory_reader import Memory
 
 # That are looked through for an export, each in a sandbox of its own: malloc's is among the first.
 _MOST_LIBRARIES = 64
@@ -149,7 +149,7 @@ def _read_image(process: Process) -> _MainProgram:
     executable = loader.find_main_program(process)
     started = executable == process.read_link("exe")
     parts = _list_slots(process, executable, started)
-    mappings = process_maps.read_maps(process)
+    mappings = maps.read_maps(process)
     return _MainProgram(
         path=executable,
         slots=[(symbol, slot, defined) for symbol, slot, defined in parts["slots"]],

@@ -1,5 +1,5 @@
 """Where InnoDB's buffer pool lies, found by the pages in it: for mappings whose flags are not known
-(see :mod:`dballoc.process_memory.smaps`).
+(see :mod:`dballoc.process.smaps`).
 
 The kernel makes one mapping of a pool and of what else was mapped next to it, unless their flags
 differ. So each mapping is sampled in many places, and the part that holds InnoDB's pages becomes a
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from dballoc.process_memory.pagemap_scan import PageCounts
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process.pagemap_scan import PageCounts
+from dballoc.process.smaps import MemoryMapping
 
 # Multiples of all page sizes (innodb_page_size).
 _PAGE = 64 << 10

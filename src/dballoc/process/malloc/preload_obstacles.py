@@ -12,10 +12,10 @@ from typing import Any
 from dballoc import catalogue
 from dballoc.allocators import host_requirements
 from dballoc.allocators.host_requirements import Platform
-from dballoc.host import open_in_process_root
 from dballoc.host.exit_status import describe_exit_status
+from dballoc.host.process import open_in_process_root
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
-from dballoc.process_memory import identify_malloc
+from dballoc.process.malloc import identify_malloc
 
 _START_SECONDS = 30.0
 

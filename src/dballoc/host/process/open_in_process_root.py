@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.host.abandonable import touches
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -12,9 +12,9 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.host import open_in_process_root
-from dballoc.host.open_in_process_root import FileRights
-from dballoc.host.process_handle import AT_SECURE, Process
+from dballoc.host.process import open_in_process_root
+from dballoc.host.process.handle import AT_SECURE, Process
+from dballoc.host.process.open_in_process_root import FileRights
 
 # <linux/capability.h>, struct vfs_cap_data: its magic with the revision, by whose size the words
 # of the sets follow, permitted and inheritable in turn.

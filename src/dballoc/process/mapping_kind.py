@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 
-from dballoc.process_memory.smaps import MemoryMapping
+from dballoc.process.smaps import MemoryMapping
 
 # How the path of a mapping begins that an allocator has named (prctl(2), PR_SET_VMA_ANON_NAME).
 _NAMED = "[anon:"

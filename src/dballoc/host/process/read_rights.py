@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dballoc.ground import readers
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged.keep_capabilities import (
     CAP_DAC_READ_SEARCH,
     CAP_SYS_PTRACE,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dballoc.ground import readers
-from dballoc.host.process_handle import Process
+from dballoc.host.process.handle import Process
 
 _LINE = re.compile(
     r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) (\S+) ([0-9]{1,20}) *([^\n]*)"

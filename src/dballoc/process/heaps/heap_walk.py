@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
+from dballoc.process.heaps.allocator_statistics import AllocatorStatistics
 
 
 @dataclass(frozen=True)

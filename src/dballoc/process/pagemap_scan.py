@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dballoc.process_memory.resident_span import Runs
+from dballoc.process.resident_span import Runs
 
 _ARGUMENT = struct.Struct("<12Q")
 _REGION = struct.Struct("<3Q")  # struct page_region: start, end, categories
