@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 from dballoc.host.process.handle import Process
-from dballoc.measure.server_counters import ServerCounters, find_countable
+from dballoc.instruments.server_counters import ServerCounters, find_countable
 
 # Waits for lines: how many threads to start that stay, or how often to pass a byte between two
 # threads, which it answers with its CPU seconds for that.

@@ -26,8 +26,8 @@ from campaigns import run
 from dballoc.allocators import find_library
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.ground.errors import UsageError
-from dballoc.host.preload import preload_launch
-from dballoc.host.preload.preload_socket import HEAP_PROBE
+from dballoc.instruments.ways_in import preload
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE
 from dballoc.profile.heap import probe_client
 
 PROMISED = {"idle": 1.005, "probe": 1.02}
@@ -39,7 +39,7 @@ def under_probe(name: str, interval: int, sockets: Path) -> dict[str, Any]:
     return {
         "name": name,
         "allocator": "glibc",
-        "preload": [str(preload_launch.find_library(HEAP_PROBE))],
+        "preload": [str(preload.find_library(HEAP_PROBE))],
         "env": {probe_client.VARIABLE: f"{interval}:{sockets}"},
     }
 

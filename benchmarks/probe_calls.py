@@ -22,8 +22,8 @@ from campaigns import run
 from scipy import stats
 
 from dballoc.analysis.tables import profiles
-from dballoc.host.preload.preload_launch import find_library
-from dballoc.host.preload.preload_socket import HEAP_PROBE
+from dballoc.instruments.ways_in.preload import find_library
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE
 from dballoc.profile.heap import probe_client
 
 SOURCE = Path(__file__).parent.parent / "tests" / "native" / "calls.c"

@@ -35,9 +35,9 @@ from dballoc.allocators import find_library
 from dballoc.allocators.find_library import Allocator
 from dballoc.catalogue import allocators
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.preload import preload_launch
-from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket
 from dballoc.host.process.handle import Process
+from dballoc.instruments.ways_in import preload as preload_launch
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE, PreloadSocket
 from dballoc.profile.heap import probe_client
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"

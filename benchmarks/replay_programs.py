@@ -29,8 +29,8 @@ from statistics import fmean, stdev
 
 from replay_engine import MALLOCS, list_installed
 
-from dballoc.host.preload.preload_launch import add_to_environment
-from dballoc.host.preload.preload_socket import RECORDER
+from dballoc.instruments.ways_in.preload import add_to_environment
+from dballoc.instruments.ways_in.preload_socket import RECORDER
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.replay import run_replay

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from dballoc.host.process.handle import Process
-from dballoc.measure.process_sampler import ProcessSampler
+from dballoc.instruments.process_sampler import ProcessSampler
 
 MOST_OF_A_CORE = 0.005
 LEAST_RATIO = 20

@@ -33,8 +33,8 @@ from campaigns import run
 from probe_calls import SOURCE
 from scipy import stats
 
-from dballoc.host.preload.preload_launch import add_to_environment, find_library
-from dballoc.host.preload.preload_socket import RECORDER
+from dballoc.instruments.ways_in.preload import add_to_environment, find_library
+from dballoc.instruments.ways_in.preload_socket import RECORDER
 from dballoc.trace.recording.read_recording import RecordingCondition, verify_recording
 
 WAYS = ("without", "idle", "recording")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pymysql
 
 from dballoc.cli import main as dballoc_main
-from dballoc.host.preload.preload_socket import HEAP_PROBE, find_preload_in_directory
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE, find_preload_in_directory
 from dballoc.profile.heap import probe_client
 
 SOCKET = "/tmp/mysqld.sock"

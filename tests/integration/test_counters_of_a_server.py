@@ -12,7 +12,7 @@ from harness import Cli, Experiment, rows
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables.counters import build_counter_table
-from dballoc.measure.server_counters import find_countable
+from dballoc.instruments.server_counters import find_countable
 
 EVENTS = ["task-clock", "page-faults", "context-switches"]
 countable = find_countable(EVENTS)

@@ -14,8 +14,12 @@ from pathlib import Path
 from machine import MACHINE
 
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket, find_preload_in_directory
 from dballoc.host.process.handle import Process
+from dballoc.instruments.ways_in.preload_socket import (
+    HEAP_PROBE,
+    PreloadSocket,
+    find_preload_in_directory,
+)
 from dballoc.profile.heap.probe_client import Probe
 
 HERE = Path(__file__).parent

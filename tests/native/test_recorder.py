@@ -19,7 +19,7 @@ from captured_run import run_captured
 from dballoc import catalogue
 from dballoc.allocators.find_library import read_version
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.preload.preload_socket import RECORDER, find_preload_in_directory
+from dballoc.instruments.ways_in.preload_socket import RECORDER, find_preload_in_directory
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.compilation.match_blocks import AddressUses, match_blocks
 from dballoc.trace.model import NONE, EventKind, Recording

@@ -4,8 +4,8 @@ from dballoc.campaign.trials.trial_rows import (
     StepMeasurements,
 )
 from dballoc.experiment.trial_steps import Step
+from dballoc.instruments.process_sampler import ProcessSample
 from dballoc.load.client_output import IntervalReport, Total
-from dballoc.measure.process_sampler import ProcessSample
 
 LEVEL = Step(number=3, kind="level", seconds=4.0, workload="oltp_read_only", threads=8)
 

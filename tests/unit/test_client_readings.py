@@ -25,8 +25,8 @@ from dballoc.hosts.client.client_readings import ClientReading, LoadReadings, co
 from dballoc.hosts.client.load_messages import ClientRequest, LoadRequested
 from dballoc.hosts.client.network_link import LinkBytes
 from dballoc.hosts.client.remote_load import find_client_limit
+from dballoc.instruments.host_sampler import HostSample
 from dballoc.load.sysbench_command import Sysbench
-from dballoc.measure.host_sampler import HostSample
 
 STAT = "usage_usec 5000000\nnr_periods {}\nnr_throttled {}\nthrottled_usec 900000\n"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dballoc.measure.host_sampler import CpuTime, compute_shares, parse_cpu_time
+from dballoc.instruments.host_sampler import CpuTime, compute_shares, parse_cpu_time
 
 STAT = """\
 cpu  10 0 10 500 20 0 0 70 0 0

@@ -20,8 +20,8 @@ from dballoc.host.process.handle import Process
 from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.host.unprivileged import server_user
 from dballoc.host.unprivileged.server_user import ServerUser
-from dballoc.measure import perf_events
-from dballoc.measure.server_counters import Countable
+from dballoc.instruments import perf_events
+from dballoc.instruments.server_counters import Countable
 
 pytestmark = pytest.mark.long
 

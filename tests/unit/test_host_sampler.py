@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.campaign.trials.trial_rows import make_host_sample_row, make_host_step_rows
-from dballoc.measure.host_sampler import HostSample, parse_host_sample, take_host_sample
+from dballoc.instruments.host_sampler import HostSample, parse_host_sample, take_host_sample
 from dballoc.store.rows import HostStepRow
 
 STAT = """cpu  1000 200 300 4000 50 10 20 70 500 60

@@ -17,14 +17,14 @@ import pytest
 from dballoc.ground import readers
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.elf import loader
-from dballoc.host.preload import preload_socket
-from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket
 from dballoc.host.process import process_root
 from dballoc.host.process.handle import Process
 from dballoc.host.resources import process_limits
 from dballoc.host.settings import thp
-from dballoc.measure import memory_marks
-from dballoc.measure.process_sampler import ProcessSampler
+from dballoc.instruments import memory_marks
+from dballoc.instruments.process_sampler import ProcessSampler
+from dballoc.instruments.ways_in import preload_socket
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE, PreloadSocket
 from dballoc.process import smaps
 from dballoc.process.malloc import identify_malloc
 from dballoc.profile.heap import probe_client

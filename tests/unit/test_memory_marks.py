@@ -8,8 +8,8 @@ import pytest
 
 from dballoc.host.process.handle import Process
 from dballoc.host.process.maps import parse_maps
-from dballoc.measure import memory_marks
-from dballoc.measure.process_sampler import ProcessGone, ProcessSampler
+from dballoc.instruments import memory_marks
+from dballoc.instruments.process_sampler import ProcessGone, ProcessSampler
 
 K = 0x1000
 

@@ -3,9 +3,9 @@
 import pytest
 
 from dballoc.experiment.model import Noise
-from dballoc.measure import disturbed_block
-from dballoc.measure.disturbed_block import BlockNoise
-from dballoc.measure.host_sampler import HostSample
+from dballoc.instruments import disturbed_block
+from dballoc.instruments.disturbed_block import BlockNoise
+from dballoc.instruments.host_sampler import HostSample
 
 
 def host(total: float, busy: float, steal: float) -> HostSample:

@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.measure import perf_events
-from dballoc.measure.perf_events import EXCLUDE_HYPERVISOR, EXCLUDE_KERNEL, EXCLUDE_USER, INHERIT
+from dballoc.instruments import perf_events
+from dballoc.instruments.perf_events import (
+    EXCLUDE_HYPERVISOR,
+    EXCLUDE_KERNEL,
+    EXCLUDE_USER,
+    INHERIT,
+)
 
 
 class Attributes(ctypes.Structure):

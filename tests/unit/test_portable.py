@@ -10,8 +10,8 @@ import pytest
 from dballoc.cli import extras
 from dballoc.ground.errors import UsageError
 from dballoc.host import portable
-from dballoc.host.preload import preload_launch
-from dballoc.host.preload.preload_socket import HEAP_PROBE
+from dballoc.instruments.ways_in import preload
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_no_pip_is_advised_where_it_could_not_help(monkeypatch: pytest.MonkeyPat
 def test_no_library_is_preloaded_from_a_directory_that_goes_away() -> None:
     portable.restore_environment({"DBALLOC_PORTABLE": str(Path("/tmp/x"))})
     with pytest.raises(UsageError, match="--unpack-to"):
-        preload_launch.find_library(HEAP_PROBE)
+        preload.find_library(HEAP_PROBE)
 
 
 def test_what_goes_on_after_dballoc_holds_the_directory(tmp_path: Path) -> None:

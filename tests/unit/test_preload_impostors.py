@@ -13,9 +13,13 @@ from pathlib import Path
 import pytest
 
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.preload import preload_socket
-from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket, find_preload_in_directory
 from dballoc.host.process.handle import Process
+from dballoc.instruments.ways_in import preload_socket
+from dballoc.instruments.ways_in.preload_socket import (
+    HEAP_PROBE,
+    PreloadSocket,
+    find_preload_in_directory,
+)
 
 MIB = 1 << 20
 

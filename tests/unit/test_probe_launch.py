@@ -9,15 +9,15 @@ import pytest
 
 from dballoc.cli.profile_verbs.heap import heap_
 from dballoc.ground.errors import UsageError
-from dballoc.host.preload import preload_launch
-from dballoc.host.preload.preload_socket import HEAP_PROBE, find_preload_in_directory
 from dballoc.host.process.handle import Process
+from dballoc.instruments.ways_in import preload
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE, find_preload_in_directory
 from dballoc.profile.heap import probe_client
 
 
 @pytest.fixture(autouse=True)
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preload_launch, "find_library", lambda kind: Path(f"/opt/{kind.library}"))
+    monkeypatch.setattr(preload, "find_library", lambda kind: Path(f"/opt/{kind.library}"))
 
 
 def test_the_probe_goes_before_what_is_preloaded() -> None:
@@ -36,7 +36,7 @@ def test_the_probe_goes_before_what_is_preloaded() -> None:
 def _prepare(
     command: list[str], out: Path, environ: dict[str, str], size: int, is_idle: bool = False
 ) -> dict[str, str]:
-    return preload_launch.prepare_launch(HEAP_PROBE, command, out, environ, size, is_idle)[1]
+    return preload.prepare_launch(HEAP_PROBE, command, out, environ, size, is_idle)[1]
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_a_malloc_that_no_preload_can_stand_before(
         [compiler, "-fno-builtin", "-o", tmp_path / "p", tmp_path / "p.c", *flags], check=True
     )
     if says is None:
-        preload_launch.check_executable(tmp_path / "p")
+        preload.check_executable(tmp_path / "p")
         return
     with pytest.raises(UsageError, match=says):
-        preload_launch.check_executable(tmp_path / "p")
+        preload.check_executable(tmp_path / "p")
     (tmp_path / "p").chmod(0o4755)
 
 
@@ -86,20 +86,20 @@ def test_a_set_user_id_program_and_a_script(
     copy = tmp_path / "true"
     shutil.copy("/bin/true", copy)
     copy.chmod(0o4755)
-    preload_launch.check_executable(copy)  # of its own user, it changes nothing
+    preload.check_executable(copy)  # of its own user, it changes nothing
     if os.statvfs(tmp_path).f_flag & os.ST_NOSUID:
         pytest.skip("no program starts privileged on this file system")
     monkeypatch.setattr("os.getuid", lambda: copy.stat().st_uid + 1)
     with pytest.raises(
         UsageError, match=r"starts privileged \(the set-user-ID bit .* ignores LD_PRELOAD"
     ):
-        preload_launch.check_executable(copy)
+        preload.check_executable(copy)
     monkeypatch.undo()
     (tmp_path / "mysqld_safe").write_text("#!/bin/sh\n")
-    preload_launch.check_executable(tmp_path / "mysqld_safe")
+    preload.check_executable(tmp_path / "mysqld_safe")
     (tmp_path / "broken").write_bytes(b"\x7fELF" + b"\xff" * 60)
     with pytest.raises(UsageError, match="not a whole ELF file"):
-        preload_launch.check_executable(tmp_path / "broken")
+        preload.check_executable(tmp_path / "broken")
 
 
 def test_a_process_without_a_probe_is_told_how_to_get_one() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dballoc.host.process.handle import Process
-from dballoc.measure import process_sampler
-from dballoc.measure.process_sampler import ProcessGone, ProcessSample, ProcessSampler
+from dballoc.instruments import process_sampler
+from dballoc.instruments.process_sampler import ProcessGone, ProcessSample, ProcessSampler
 
 # Does what a line on its standard input says, then answers "done".
 WORKER = """

@@ -21,7 +21,7 @@ from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import RecordTrace
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.preload.preload_socket import RECORDER
+from dballoc.instruments.ways_in.preload_socket import RECORDER
 from dballoc.trace import trace_size
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.model import NONE, EventKind, Mark, Recording, TouchSample

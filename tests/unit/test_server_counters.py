@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from dballoc.campaign.trials.trial_rows import StepMeasurements, make_step_counter_rows
 from dballoc.experiment.trial_steps import Step
 from dballoc.host.process.handle import Process
-from dballoc.load.client_output import IntervalReport
-from dballoc.measure import perf_events, server_counters
-from dballoc.measure.perf_events import CannotCount, GroupReading
-from dballoc.measure.process_sampler import ProcessGone
-from dballoc.measure.server_counters import (
+from dballoc.instruments import perf_events, server_counters
+from dballoc.instruments.perf_events import CannotCount, GroupReading
+from dballoc.instruments.process_sampler import ProcessGone
+from dballoc.instruments.server_counters import (
     LEAST_RUNNING,
     Count,
     Reading,
@@ -30,6 +29,7 @@ from dballoc.measure.server_counters import (
     make_room_for_descriptors,
     scale_counts,
 )
+from dballoc.load.client_output import IntervalReport
 from dballoc.store.rows import StepCounterRow
 
 SOFTWARE = ["task-clock", "page-faults", "context-switches"]

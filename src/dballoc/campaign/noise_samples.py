@@ -5,7 +5,7 @@ import statistics
 import time
 
 from dballoc.experiment.model import Noise
-from dballoc.measure import disturbed_block, host_sampler
+from dballoc.instruments import disturbed_block, host_sampler
 from dballoc.store.rows import MeasuredBlock
 
 

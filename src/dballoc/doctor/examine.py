@@ -24,7 +24,7 @@ from dballoc.host.process.handle import Process
 from dballoc.host.process.read_rights import OwnRights
 from dballoc.host.settings import machine_lock
 from dballoc.host.settings.machine_lock import LockPlace
-from dballoc.measure import disturbed_block, host_sampler
+from dballoc.instruments import disturbed_block, host_sampler
 
 _SETTINGS_NAME = "host settings"
 _SECONDS = 1.0

@@ -14,8 +14,8 @@ from dballoc.host.process.handle import Process
 from dballoc.host.resources import cgroup
 from dballoc.host.resources.open_file_limit import read_hard_limit, read_most_files
 from dballoc.host.settings import thp
-from dballoc.measure.process_sampler import ProcessGone, ProcessSampler
-from dballoc.measure.server_counters import find_countable
+from dballoc.instruments.process_sampler import ProcessGone, ProcessSampler
+from dballoc.instruments.server_counters import find_countable
 from dballoc.servers.private.command_line import open_files
 
 # What a large experiment opens: for the warning.

@@ -10,14 +10,14 @@ from typing import NamedTuple
 from dballoc.catalogue import servers
 from dballoc.ground.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.preload.preload_socket import (
+from dballoc.host.process.handle import Process, read_peer
+from dballoc.host.process.read_rights import describe_hidden, open_process, read_hiding
+from dballoc.instruments.ways_in.preload_socket import (
     PreloadKind,
     PreloadSocket,
     find_preload_in_directory,
     find_preload_of_process,
 )
-from dballoc.host.process.handle import Process, read_peer
-from dballoc.host.process.read_rights import describe_hidden, open_process, read_hiding
 
 _SYSTEMCTL_SECONDS = 10.0
 

@@ -7,10 +7,10 @@ import struct
 
 from dballoc.host.process import handle, process_root
 from dballoc.host.resources import cgroup_memory, cgroup_tree
-from dballoc.measure import process_sampler
+from dballoc.instruments import process_sampler
 
 OF = (
-    "dballoc.measure.process_sampler",
+    "dballoc.instruments.process_sampler",
     "dballoc.host.process.process_root",
     "dballoc.host.process.handle",
     "dballoc.host.resources.cgroup_memory",

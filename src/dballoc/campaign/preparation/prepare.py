@@ -35,8 +35,8 @@ from dballoc.host.resources import cgroup
 from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
+from dballoc.instruments.server_counters import Countable, find_countable
 from dballoc.load import hammerdb_command, sysbench_command, workload
-from dballoc.measure.server_counters import Countable, find_countable
 from dballoc.servers import build as find_build
 from dballoc.servers.private import binary_log, data_template
 

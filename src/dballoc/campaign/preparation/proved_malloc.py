@@ -16,12 +16,12 @@ from dballoc.allocators.tunables import VariantSetting
 from dballoc.campaign.preparation import malloc_on_this_host, variant_malloc
 from dballoc.experiment.model import Experiment, Variant
 from dballoc.ground.errors import UsageError
-from dballoc.host.preload.preload_launch import find_library
-from dballoc.host.preload.preload_socket import HEAP_PROBE, RECORDER
 from dballoc.host.process import privileged_start
 from dballoc.host.process.privileged_start import Starter
 from dballoc.host.settings import thp
 from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.instruments.ways_in.preload import find_library
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE, RECORDER
 from dballoc.servers.build import Build
 from dballoc.store.rows import VariantRow
 

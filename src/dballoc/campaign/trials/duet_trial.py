@@ -27,11 +27,11 @@ from dballoc.experiment.schedule import Pairing
 from dballoc.experiment.trial_steps import Step, list_warmup_statements
 from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host.resources.cpus import move_threads
+from dballoc.instruments import host_sampler
+from dballoc.instruments.process_sampler import ProcessGone, ProcessSample, sample_in_background
+from dballoc.instruments.server_counters import Reading, scale_counts
 from dballoc.load import client
 from dballoc.load.client_output import IntervalReport, milliseconds
-from dballoc.measure import host_sampler
-from dballoc.measure.process_sampler import ProcessGone, ProcessSample, sample_in_background
-from dballoc.measure.server_counters import Reading, scale_counts
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import SliceCounterRow, SliceRow

@@ -12,7 +12,7 @@ from dballoc.experiment.trial_steps import Step, plan_steps
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.files.output_directory import OutputDirectory, write_own
-from dballoc.host.preload.preload_socket import RECORDER
+from dballoc.instruments.ways_in.preload_socket import RECORDER
 from dballoc.process import snapshot as process_snapshot
 from dballoc.process.heaps.allocator_statistics import (
     CACHES,

@@ -31,18 +31,18 @@ from dballoc.ground.errors import Failure
 from dballoc.ground.files.output_directory import write_own
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
-from dballoc.host.preload import preload_launch
-from dballoc.host.preload.preload_socket import RECORDER, PreloadKind
 from dballoc.host.process import maps as process_maps
 from dballoc.host.resources import cgroup
 from dballoc.host.settings import thp
 from dballoc.host.unprivileged.ownership import remove_directory
+from dballoc.instruments import memory_marks
+from dballoc.instruments.memory_marks import MemoryMark
+from dballoc.instruments.perf_events import CannotCount
+from dballoc.instruments.process_sampler import ProcessSampler
+from dballoc.instruments.server_counters import Reading, ServerCounters
+from dballoc.instruments.ways_in import preload
+from dballoc.instruments.ways_in.preload_socket import RECORDER, PreloadKind
 from dballoc.load import client
-from dballoc.measure import memory_marks
-from dballoc.measure.memory_marks import MemoryMark
-from dballoc.measure.perf_events import CannotCount
-from dballoc.measure.process_sampler import ProcessSampler
-from dballoc.measure.server_counters import Reading, ServerCounters
 from dballoc.process import snapshot
 from dballoc.process.malloc import malloc_bindings as running_process
 from dballoc.servers.private import binary_log, private_server
@@ -143,10 +143,10 @@ class ServerLife:
         """
         record = self.context.setting.experiment.record if instrument is RECORDER else None
         size = record.limit if record else instrument.size
-        env = preload_launch.add_to_environment(
+        env = preload.add_to_environment(
             self.prepared.env, instrument, os.fspath(self.run_directory), size
         )
-        library = os.fspath(preload_launch.find_library(instrument).resolve())
+        library = os.fspath(preload.find_library(instrument).resolve())
         wrappers = (*self.prepared.wrappers, library)
         self.prepared = replace(self.prepared, env=env, wrappers=wrappers)
 

@@ -26,11 +26,11 @@ from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_probe_steps, plan_steps, sum_planned_seconds
 from dballoc.ground.files.output_directory import OutputDirectory, write_own
 from dballoc.host.guardian.guardian_client import Exit
-from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadKind
+from dballoc.instruments import host_sampler
+from dballoc.instruments.process_sampler import ProcessGone, ProcessSample, sample_in_background
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE, PreloadKind
 from dballoc.load import client
 from dballoc.load.client_output import Total, milliseconds
-from dballoc.measure import host_sampler
-from dballoc.measure.process_sampler import ProcessGone, ProcessSample, sample_in_background
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import HistogramRow, SampleRow, StepRow

@@ -7,12 +7,12 @@ from typing import Any
 
 from dballoc.experiment.trial_steps import Step
 from dballoc.explain.attribution.ledger import Ledger
+from dballoc.instruments import memory_marks
+from dballoc.instruments.host_sampler import HostSample
+from dballoc.instruments.memory_marks import MemoryMark
+from dballoc.instruments.process_sampler import ProcessSample
+from dballoc.instruments.server_counters import Reading, interpolate_reading, scale_counts
 from dballoc.load.client_output import IntervalReport, Total, milliseconds, percentile
-from dballoc.measure import memory_marks
-from dballoc.measure.host_sampler import HostSample
-from dballoc.measure.memory_marks import MemoryMark
-from dballoc.measure.process_sampler import ProcessSample
-from dballoc.measure.server_counters import Reading, interpolate_reading, scale_counts
 from dballoc.store.rows import (
     HostSampleRow,
     HostStepRow,

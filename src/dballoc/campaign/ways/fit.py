@@ -29,7 +29,7 @@ from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import LOAD, Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.ground.errors import UsageError
-from dballoc.measure.server_counters import Countable
+from dballoc.instruments.server_counters import Countable
 from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private import data_template
 from dballoc.servers.private.data_template import Template

@@ -8,7 +8,7 @@ from dballoc.cli.shared.safe_output import Console
 from dballoc.cli.shared.size_and_duration_flags import duration
 from dballoc.explain import find_server
 from dballoc.ground.errors import UsageError
-from dballoc.host.preload.preload_socket import HEAP_PROBE
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE
 from dballoc.profile.amounts import format_amount
 from dballoc.profile.heap import heap_profile, session_owners
 from dballoc.profile.heap.probe_client import Probe, SavedSnapshot

@@ -13,8 +13,8 @@ from dballoc.cli.shared.size_and_duration_flags import size
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.files.caller_umask import get_caller_umask
-from dballoc.host.preload import preload_launch
-from dballoc.host.preload.preload_socket import HEAP_PROBE, RECORDER, PreloadKind
+from dballoc.instruments.ways_in import preload
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE, RECORDER, PreloadKind
 from dballoc.process.malloc import preload_obstacles
 from dballoc.profile.heap.probe_client import AT_EXIT_VARIABLE
 
@@ -97,10 +97,10 @@ def exec_(
         if at_exit:
             raise UsageError("--at-exit only goes with --probe heap; a recording is always left")
     most = kind.size if written is None else size(written, kind.flag)
-    executable, environ = preload_launch.prepare_launch(kind, command, out, os.environ, most, idle)
+    executable, environ = preload.prepare_launch(kind, command, out, os.environ, most, idle)
     if at_exit:
         environ[AT_EXIT_VARIABLE] = "1"
-    preload_launch.make_directory(out, command)
+    preload.make_directory(out, command)
     print(f"dballoc: {_describe_launch(kind, out, most, idle)}", file=sys.stderr, flush=True)
     os.umask(get_caller_umask())
     try:

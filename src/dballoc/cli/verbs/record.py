@@ -14,7 +14,7 @@ from dballoc.cli.shared.safe_output import Console, print_json, safe
 from dballoc.cli.shared.server_flags import Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import duration, size
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.preload.preload_socket import RECORDER
+from dballoc.instruments.ways_in.preload_socket import RECORDER
 from dballoc.profile.amounts import format_amount
 from dballoc.trace.recorder.recorder_client import Recorder, RecorderStatus
 

@@ -15,7 +15,7 @@ from dballoc.host.resources.process_limits import QuotaPeriods
 from dballoc.hosts.client import network_link
 from dballoc.hosts.client.load_messages import ClientFigures
 from dballoc.hosts.client.network_link import LinkBytes
-from dballoc.measure.host_sampler import HostSample, take_host_sample
+from dballoc.instruments.host_sampler import HostSample, take_host_sample
 
 
 @dataclass(frozen=True, kw_only=True)

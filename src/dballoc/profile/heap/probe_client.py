@@ -6,10 +6,10 @@ from pathlib import Path
 
 from dballoc.ground import readers
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.preload import preload_socket
-from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket
 from dballoc.host.process import open_in_process_root
 from dballoc.host.process.handle import Process
+from dballoc.instruments.ways_in import preload_socket
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE, PreloadSocket
 from dballoc.profile.heap.probe_snapshot import Damaged, Snapshot, parse_snapshot
 
 VARIABLE = HEAP_PROBE.variable

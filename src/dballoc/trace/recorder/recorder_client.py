@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.preload import preload_socket
-from dballoc.host.preload.preload_socket import RECORDER, PreloadSocket
 from dballoc.host.process.handle import Process
+from dballoc.instruments.ways_in import preload_socket
+from dballoc.instruments.ways_in.preload_socket import RECORDER, PreloadSocket
 
 # A mark's name, which may contain a workload's; and the names of its figures.
 _NAME = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,100}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dballoc.host.process import maps as process_maps
 from dballoc.host.process.handle import Process
 from dballoc.host.process.maps import MapsLine
-from dballoc.measure.process_sampler import ProcessGone
+from dballoc.instruments.process_sampler import ProcessGone
 
 
 @dataclass(frozen=True, kw_only=True)

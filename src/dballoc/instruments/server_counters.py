@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Self
 
 from dballoc.host.process.handle import Process
-from dballoc.measure import perf_events
-from dballoc.measure.perf_events import CannotCount, Event, GroupReading
-from dballoc.measure.process_sampler import ProcessGone
+from dballoc.instruments import perf_events
+from dballoc.instruments.perf_events import CannotCount, Event, GroupReading
+from dballoc.instruments.process_sampler import ProcessGone
 
 # Where other counters shared the CPU's, a count is scaled up by the time that it was running. Below
 # this share of the time it is refused: what ran meanwhile may have been something else.

@@ -1,7 +1,7 @@
 """The process sampler: a sample of one process costs a few tenths of a millisecond of CPU.
 
 It never reads smaps or pagemap: the kernel holds the process's mmap lock meanwhile. See
-:mod:`dballoc.measure.memory_marks` for those.
+:mod:`dballoc.instruments.memory_marks` for those.
 """
 
 import os

@@ -16,10 +16,10 @@ from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host import portable
 from dballoc.host.directories import SOCKET_PATH_LIMIT
 from dballoc.host.elf.elf_answers import ask_elf_parser
-from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadKind
 from dballoc.host.process import privileged_start
 from dballoc.host.process.privileged_start import Starter
 from dballoc.host.unprivileged.sandbox import SandboxError
+from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE, PreloadKind
 
 # The longest name of a socket in the directory: Linux's largest PID.
 _LONGEST_SOCKET_NAME = "/4194304.sock"

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from dballoc.experiment.model import Noise
-from dballoc.measure.host_sampler import HostSample
+from dballoc.instruments.host_sampler import HostSample
 
 _PROBE_BYTES = bytes(1 << 20)
 _PROBE_ROUNDS = 40

@@ -1,1 +1,0 @@
-"""Preloads of ours in other programs: how they get there, and how they are asked."""

@@ -1,0 +1,1 @@
+"""What a server and its host do meanwhile: sampler, marks, counters, noise."""

@@ -1,0 +1,1 @@
+"""How a library of ours gets into a program, and is asked."""
