@@ -37,9 +37,9 @@ from dballoc.campaign.preparation import data_templates, prepare
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
+from dballoc.evidence.sql import loadable_function
 from dballoc.experiment import experiment_file
 from dballoc.explain import explanation
-from dballoc.explain.sources import loadable_function
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody

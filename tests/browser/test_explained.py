@@ -10,8 +10,8 @@ import pytest
 from opening import opened
 
 from dballoc.explain import explanation
-from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.checklist.memory_events import EventFilter
+from dballoc.explain.ledger.configuration_limits import Bounds
 from dballoc.explain.output import page
 from dballoc.host.process.handle import Process
 

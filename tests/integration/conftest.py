@@ -29,7 +29,7 @@ from harness import (
     wait_until,
 )
 
-from dballoc.explain.sources.loadable_function import LIBRARY
+from dballoc.evidence.sql.loadable_function import LIBRARY
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

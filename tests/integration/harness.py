@@ -12,7 +12,7 @@ from typing import Any
 
 import pymysql
 
-from dballoc.explain.sources.loadable_function import LIBRARY
+from dballoc.evidence.sql.loadable_function import LIBRARY
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 

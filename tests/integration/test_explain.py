@@ -13,8 +13,8 @@ import pymysql
 import pytest
 from harness import A_USER, Cli, StartServer
 
-from dballoc.explain.attribution.ledger import Ledger, build_ledger
-from dballoc.explain.sources import server_memory
+from dballoc.evidence.sql import server_memory
+from dballoc.explain.ledger.ledger import Ledger, build_ledger
 from dballoc.host.process.handle import Process
 from dballoc.host.process.read_rights import describe_readers, read_ptrace_scope
 from dballoc.process import innodb_buffer_pool, smaps, snapshot

@@ -14,8 +14,8 @@ import pymysql
 import pytest
 from harness import A_USER, Cli, Done, Server, give, wait_until
 
-from dballoc.explain.sources import loadable_function
-from dballoc.explain.sources.loadable_function import STATS, TRIM
+from dballoc.evidence.sql import loadable_function
+from dballoc.evidence.sql.loadable_function import STATS, TRIM
 from dballoc.ground.errors import Failure
 from dballoc.host.process.handle import Process
 from dballoc.servers.running import connection

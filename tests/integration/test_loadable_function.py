@@ -17,8 +17,8 @@ from harness import A_USER, Cli, Done, Launch, Server, give, run_as
 from typer.testing import CliRunner
 
 from dballoc.cli import verb_list
-from dballoc.explain.attribution.ledger_line import UNACCOUNTED
-from dballoc.explain.sources.loadable_function import LIBRARY, STATS, TRIM
+from dballoc.evidence.sql.loadable_function import LIBRARY, STATS, TRIM
+from dballoc.explain.ledger.ledger_line import UNACCOUNTED
 from dballoc.ground.errors import UsageError
 
 MIB = 1 << 20

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from programs import compiled, starting
 
-from dballoc.explain.attribution.ledger import Ledger, build_ledger
-from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED, UNNAMED
+from dballoc.explain.ledger.ledger import Ledger, build_ledger
+from dballoc.explain.ledger.ledger_line import LAZY, LIVE, MAPPED, UNNAMED
 from dballoc.host.process.handle import Process
 from dballoc.process import snapshot
 from dballoc.process.mapping_kind import MappingKind

@@ -12,7 +12,7 @@ import pytest
 from programs import compiled, starting
 
 from captured_run import run_captured
-from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.explain.ledger.ledger import build_ledger
 from dballoc.fetch import private_store
 from dballoc.host.process.handle import Process
 from dballoc.process import snapshot

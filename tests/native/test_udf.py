@@ -13,9 +13,9 @@ import pytest
 from machine import MACHINE
 from programs import compiled, starting
 
-from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.explain.attribution.ledger_line import UNACCOUNTED
-from dballoc.explain.sources import allocator_statistics
+from dballoc.evidence.sql import allocator_statistics
+from dballoc.explain.ledger.ledger import build_ledger
+from dballoc.explain.ledger.ledger_line import UNACCOUNTED
 from dballoc.host.process.handle import Process
 from dballoc.process import snapshot
 from dballoc.process.heaps.allocator_statistics import CACHES, HELD

@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 from dballoc.catalogue import verdicts as limits
-from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
-from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.attribution.ledger_line import LIVE, MAPPED, LedgerLine
+from dballoc.evidence.model import Evidence
+from dballoc.evidence.sql.server_memory import SCHEMA
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.sources.server_memory import SCHEMA
+from dballoc.explain.ledger.configuration_limits import AvailableMemory, Bounds
+from dballoc.explain.ledger.ledger import Ledger
+from dballoc.explain.ledger.ledger_line import LIVE, MAPPED, LedgerLine
 from dballoc.explain.verdicts import verdicts
-from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.verdicts.verdicts import HELD
 from dballoc.process.mapping_kind import MappingKind

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dballoc.explain.sources.server_memory import ServerMemory
+from dballoc.evidence.sql.server_memory import ServerMemory
 from dballoc.host.process.handle import Process
 from dballoc.process.malloc.identify_malloc import MallocInUse
 from dballoc.process.mapping_kind import MappingKind

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.catalogue import verdicts as limits
-from dballoc.explain.attribution.ledger_line import LIVE
-from dballoc.explain.sources.server_memory import ARIA, SCHEMA
-from dballoc.explain.verdicts.thp_waste import HugePageSample
+from dballoc.evidence.process.huge_pages import HugePageSample
+from dballoc.evidence.sql.server_memory import ARIA, SCHEMA
+from dballoc.explain.ledger.ledger_line import LIVE
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import ProcessLimits

@@ -12,10 +12,10 @@ from example_statistics import GPERFTOOLS, JEMALLOC, MIB
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.explain.attribution.ledger_line import UNACCOUNTED
-from dballoc.explain.sources import allocator_statistics
-from dballoc.explain.sources.server_memory import POOL, OwnerMemory, ServerMemory
+from dballoc.evidence.sql import allocator_statistics
+from dballoc.evidence.sql.server_memory import POOL, OwnerMemory, ServerMemory
+from dballoc.explain.ledger.ledger import build_ledger
+from dballoc.explain.ledger.ledger_line import UNACCOUNTED
 from dballoc.process import smaps
 from dballoc.process.heaps import allocator_statistics as accounts
 from dballoc.process.heaps import mimalloc_heap

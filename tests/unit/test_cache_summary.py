@@ -5,8 +5,7 @@ import os
 import pytest
 from example_server_memory import make_server_memory
 
-from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.attribution.ledger_line import LedgerLine
+from dballoc.evidence.sql.server_memory import LOGS, POOL, ServerMemory
 from dballoc.explain.checklist.checklist import measure_innodb_beyond_pool
 from dballoc.explain.checklist.host_summary import (
     ProcessesMemory,
@@ -15,7 +14,8 @@ from dballoc.explain.checklist.host_summary import (
     summarize_host_memory,
 )
 from dballoc.explain.checklist.server_summary import summarize_caches
-from dballoc.explain.sources.server_memory import LOGS, POOL, ServerMemory
+from dballoc.explain.ledger.ledger import Ledger
+from dballoc.explain.ledger.ledger_line import LedgerLine
 from dballoc.process.mapping_kind import MappingKind
 
 MIB = 1 << 20

@@ -9,13 +9,13 @@ from example_server_memory import make_server_memory, make_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain.attribution.label_blocks import Demand, divide_donor
-from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.explain.attribution.ledger_line import LedgerLine
+from dballoc.evidence.sql.server_memory import LOGS, SESSIONS, OwnerMemory, assign_to_owners
 from dballoc.explain.difference import compare_explanations
+from dballoc.explain.ledger.label_blocks import Demand, divide_donor
+from dballoc.explain.ledger.ledger import build_ledger
+from dballoc.explain.ledger.ledger_line import LedgerLine
 from dballoc.explain.output import saved_snapshots
 from dballoc.explain.output.load_snapshots import load_series
-from dballoc.explain.sources.server_memory import LOGS, SESSIONS, OwnerMemory, assign_to_owners
 from dballoc.ground.errors import UsageError
 from dballoc.process import smaps
 from dballoc.process.mapping_kind import MappingKind

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.explain.sources import doublewrite
-from dballoc.explain.sources.server_memory import OwnerMemory
+from dballoc.evidence.files import doublewrite
+from dballoc.evidence.sql.server_memory import OwnerMemory
 from dballoc.host.process.handle import Process
 from dballoc.process.heaps.heap_walk import BlockGroup
 

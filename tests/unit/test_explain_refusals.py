@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dballoc.explain import explanation
-from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.checklist.memory_events import EventFilter
+from dballoc.explain.ledger.ledger import build_ledger
 from dballoc.ground.errors import Failure
 from dballoc.host.process.handle import Process
 from dballoc.process import snapshot

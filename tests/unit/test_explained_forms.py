@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from dballoc.cli.explain_parts.text_plot import draw_plot
+from dballoc.evidence.process.huge_pages import HugePageSample
 from dballoc.explain import explanation
-from dballoc.explain.attribution.ledger_line import LIVE
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.ledger.ledger_line import LIVE
 from dballoc.explain.output import load_snapshots, openmetrics, page, saved_snapshots
-from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.explain.watch import WatchPace, compute_pause, thin_series, watch
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.process.handle import Process

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.explain.sources import loadable_function, plugin_directory
-from dballoc.explain.sources.loadable_function import LIBRARY, STATS, Installation
+from dballoc.evidence.files import plugin_directory
+from dballoc.evidence.sql import loadable_function
+from dballoc.evidence.sql.loadable_function import LIBRARY, STATS, Installation
 from dballoc.host.process.handle import Process
 from hostile_files import HostileFile, HostileFiles
 

@@ -5,8 +5,8 @@ import time
 import pytest
 from example_innodb_status import AFTER, BEFORE, MYSQL_55, PERCONA
 
+from dballoc.evidence.sql.innodb_status import parse_buffer_pool
 from dballoc.explain.checklist.checklist import list_pool_rows
-from dballoc.explain.sources.innodb_status import parse_buffer_pool
 
 # MySQL 8.0 and 9.x with a pool of two instances.
 MYSQL_8 = """Total large memory allocated 0

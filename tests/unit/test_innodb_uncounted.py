@@ -5,8 +5,8 @@
 import pytest
 from example_server_memory import make_server_memory
 
-from dballoc.explain.sources import innodb_uncounted
-from dballoc.explain.sources.server_memory import POOL_EVENT, OwnerMemory, ServerMemory
+from dballoc.evidence.sql import innodb_uncounted
+from dballoc.evidence.sql.server_memory import POOL_EVENT, OwnerMemory, ServerMemory
 
 MIB = 1 << 20
 

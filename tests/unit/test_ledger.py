@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.catalogue import bounds as catalogue
-from dballoc.explain.attribution.configuration_limits import (
+from dballoc.evidence.sql.server_memory import KEYS, LOGS, POOL, OwnerMemory, ServerMemory
+from dballoc.explain.ledger.configuration_limits import (
     AvailableMemory,
     compute_bounds,
     judge_bounds,
 )
-from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED
-from dballoc.explain.sources.server_memory import KEYS, LOGS, POOL, OwnerMemory, ServerMemory
+from dballoc.explain.ledger.ledger import build_ledger
+from dballoc.explain.ledger.ledger_line import LAZY, LIVE, MAPPED
 from dballoc.process import smaps
 from dballoc.process.heaps.glibc_arenas import ArenaUsage, GlibcHeap
 from dballoc.process.heaps.heap_walk import LargeBlock

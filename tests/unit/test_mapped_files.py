@@ -6,8 +6,8 @@ import pytest
 from example_server_memory import make_snapshot
 
 from dballoc.catalogue import mapped_files
-from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.explain.attribution.mapping_lines import describe_file, describe_reclaim
+from dballoc.explain.ledger.ledger import build_ledger
+from dballoc.explain.ledger.mapping_lines import describe_file, describe_reclaim
 from dballoc.process import smaps
 from dballoc.process.mapping_kind import MappingKind
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from example_server_memory import make_server_memory, make_snapshot
 
-from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.explain.sources.server_memory import LOGS, POOL
+from dballoc.evidence.sql.server_memory import LOGS, POOL
+from dballoc.explain.ledger.ledger import build_ledger
 from dballoc.process import smaps
 from dballoc.process.mapping_kind import MappingKind, classify_mappings
 from dballoc.process.smaps import MemoryMapping

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain.sources import my_once_alloc
+from dballoc.evidence.process import my_once_alloc
 
 ROOT = 0x1000
 BLOCKS = st.lists(st.tuples(st.integers(24, 2**32 - 1), st.floats(0, 1)), max_size=20)

@@ -34,15 +34,15 @@ from dballoc.document.csv import format_csv
 from dballoc.document.html import render_html
 from dballoc.document.markdown import escape_markdown, render_markdown
 from dballoc.document.terminal import print_answer
-from dballoc.explain.sources.loadable_function import (
+from dballoc.evidence.model import _select_figures as select_figures
+from dballoc.evidence.sql.loadable_function import (
     LIBRARY,
     STATS,
     Installation,
     list_remove_steps,
     select_own_functions,
 )
-from dballoc.explain.sources.server_memory import ServerMemory
-from dballoc.explain.verdicts.evidence import _select_figures as select_figures
+from dballoc.evidence.sql.server_memory import ServerMemory
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.report.report_content import gather_report
 from dballoc.report.tune import tune_answer

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from dballoc.cli.explain_parts.ledger_table import SMALL, fold_small_lines
 from dballoc.cli.verb_list import application
-from dballoc.explain.attribution.ledger_line import LedgerLine
+from dballoc.explain.ledger.ledger_line import LedgerLine
 from dballoc.explain.output import load_snapshots, saved_snapshots
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "saved.json.gz"

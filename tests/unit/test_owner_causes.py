@@ -7,15 +7,12 @@ from example_explanations import FIGURES, MIB, judged, look
 
 from dballoc.catalogue import causes, instruments
 from dballoc.catalogue import verdicts as limits
-from dballoc.explain.attribution import ledger_line
-from dballoc.explain.attribution.server_caches import LINKS
-from dballoc.explain.sources import (
-    doublewrite,
-    innodb_uncounted,
-    my_once_alloc,
-    server_memory,
-)
-from dballoc.explain.sources.server_memory import MEMORY_TABLES, SESSIONS, assign_to_owners
+from dballoc.evidence.files import doublewrite
+from dballoc.evidence.process import my_once_alloc
+from dballoc.evidence.sql import innodb_uncounted, server_memory
+from dballoc.evidence.sql.server_memory import MEMORY_TABLES, SESSIONS, assign_to_owners
+from dballoc.explain.ledger import ledger_line
+from dballoc.explain.ledger.server_caches import LINKS
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.verdicts.verdicts import write_answer
 from dballoc.process.heaps import allocator_statistics

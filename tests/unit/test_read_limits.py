@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.explain.ledger.ledger import build_ledger
 from dballoc.ground.errors import Failure
 from dballoc.host.process.handle import Process
 from dballoc.process import pagemap_scan, read_limits, smaps, snapshot

@@ -28,9 +28,9 @@ from dballoc.cli.explain_parts.explain_request import LedgerView
 from dballoc.cli.shared import safe_output
 from dballoc.cli.shared.campaign_display import PlainDisplay
 from dballoc.document import csv as csv_cells
+from dballoc.evidence.sql import loadable_function
+from dballoc.evidence.sql.loadable_function import TrimResult
 from dballoc.experiment.schedule import Slot
-from dballoc.explain.sources import loadable_function
-from dballoc.explain.sources.loadable_function import TrimResult
 from dballoc.servers.running.credentials import Credentials
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import MeasuredTrial

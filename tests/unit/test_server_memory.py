@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pymysql
 
-from dballoc.explain.sources import server_memory
-from dballoc.explain.sources.server_memory import (
+from dballoc.evidence.sql import server_memory
+from dballoc.evidence.sql.server_memory import (
     DICTIONARY,
     LOGS,
     POOL,

@@ -9,11 +9,11 @@ import pytest
 from example_explanations import KEYS, MIB, judged, look
 
 from dballoc.catalogue import verdicts as limits
-from dballoc.explain.attribution.ledger_line import LIVE
+from dballoc.evidence.process.huge_pages import HugePageSample
+from dballoc.evidence.sql.server_memory import LOGS, SCHEMA
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.sources.server_memory import LOGS, SCHEMA
+from dballoc.explain.ledger.ledger_line import LIVE
 from dballoc.explain.verdicts.growth import estimate_growth
-from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.verdicts.verdicts import HELD
 from dballoc.process.mapping_kind import MappingKind

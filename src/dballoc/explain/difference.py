@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.ledger.ledger import Ledger
 from dballoc.ground.numbers import duration, percent, with_unit
 
 # Two snapshots are of one process if they agree on its start to so many seconds: a wall clock that

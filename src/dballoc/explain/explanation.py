@@ -14,26 +14,22 @@ from pymysql.cursors import Cursor
 from dballoc.catalogue import bounds as catalogue
 from dballoc.catalogue import suspects as suspects_catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
-from dballoc.explain.attribution import configuration_limits
-from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
-from dballoc.explain.attribution.ledger import Ledger, build_ledger
-from dballoc.explain.checklist.section import ChecklistSection
-from dballoc.explain.sources import (
+from dballoc.evidence.files import doublewrite
+from dballoc.evidence.model import Evidence, count_sessions, gather_evidence
+from dballoc.evidence.process import huge_pages, my_once_alloc
+from dballoc.evidence.sql import (
     allocator_statistics,
-    doublewrite,
     innodb_uncounted,
     loadable_function,
-    my_once_alloc,
     server_memory,
     suspect_counts,
 )
-from dballoc.explain.sources.server_memory import ServerMemory
-from dballoc.explain.verdicts import thp_waste, unowned, verdicts
-from dballoc.explain.verdicts.evidence import (
-    Evidence,
-    count_sessions,
-    gather_evidence,
-)
+from dballoc.evidence.sql.server_memory import ServerMemory
+from dballoc.explain.checklist.section import ChecklistSection
+from dballoc.explain.ledger import configuration_limits
+from dballoc.explain.ledger.configuration_limits import AvailableMemory, Bounds
+from dballoc.explain.ledger.ledger import Ledger, build_ledger
+from dballoc.explain.verdicts import unowned, verdicts
 from dballoc.explain.verdicts.verdict import MemoryVerdict, Moment
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.abandonable import touches
@@ -142,7 +138,7 @@ def explain(
     """
     snapshot = process_snapshot.take_process_snapshot(process)
     with failing_for(process):
-        huge = thp_waste.sample_huge_pages(snapshot)
+        huge = huge_pages.sample_huge_pages(snapshot)
     answers = (
         _ask_server(process, credentials, procedure, announce)
         if credentials

@@ -4,12 +4,12 @@ import json
 
 from example_statistics import GPERFTOOLS, JEMALLOC
 
-from dballoc.explain.sources import allocator_statistics
+from dballoc.evidence.sql import allocator_statistics
 from dballoc.process.heaps.allocator_statistics import AllocatorStatistics, apportion_resident
 
 OF = (
     "dballoc.process.heaps.allocator_statistics",
-    "dballoc.explain.sources.allocator_statistics",
+    "dballoc.evidence.sql.allocator_statistics",
 )
 PRIVILEGED = True
 

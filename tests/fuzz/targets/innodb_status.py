@@ -2,10 +2,10 @@
 
 from example_innodb_status import AFTER, BEFORE, MYSQL_55, PERCONA
 
+from dballoc.evidence.sql.innodb_status import parse_buffer_pool
 from dballoc.explain.checklist.checklist import list_pool_rows
-from dballoc.explain.sources.innodb_status import parse_buffer_pool
 
-OF = ("dballoc.explain.sources.innodb_status",)
+OF = ("dballoc.evidence.sql.innodb_status",)
 PRIVILEGED = True
 
 

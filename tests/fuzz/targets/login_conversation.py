@@ -19,7 +19,7 @@ from example_sql_packets import (
     packet,
 )
 
-from dballoc.explain.sources import server_memory, suspect_counts
+from dballoc.evidence.sql import server_memory, suspect_counts
 from dballoc.host.process.handle import Process
 from dballoc.profile.heap import session_owners
 from dballoc.servers.running import connection
@@ -29,7 +29,7 @@ OF = (
     "dballoc.servers.running.connection",
     "dballoc.servers.running.connection",
     "dballoc.servers.running.sql_values",
-    "dballoc.explain.sources.suspect_counts",
+    "dballoc.evidence.sql.suspect_counts",
 )
 PRIVILEGED = True
 

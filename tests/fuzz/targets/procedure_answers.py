@@ -11,15 +11,15 @@ from example_explanations import look
 from dballoc.catalogue import bounds
 from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.shared.safe_output import Console, clean
-from dballoc.explain.attribution.configuration_limits import (
+from dballoc.evidence.sql.server_memory import ServerMemory
+from dballoc.explain.checklist import checklist
+from dballoc.explain.checklist.memory_events import EventFilter
+from dballoc.explain.ledger.configuration_limits import (
     AvailableMemory,
     compute_bounds,
     judge_bounds,
 )
-from dballoc.explain.checklist import checklist
-from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.output import saved_snapshots
-from dballoc.explain.sources.server_memory import ServerMemory
 from dballoc.ground import readers
 from dballoc.servers.running import connection
 

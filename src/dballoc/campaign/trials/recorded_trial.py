@@ -9,7 +9,7 @@ from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_steps
-from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.explain.ledger.ledger import build_ledger
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.files.output_directory import OutputDirectory, write_own
 from dballoc.instruments.ways_in.preload_socket import RECORDER

@@ -26,7 +26,7 @@ from dballoc.campaign.trials.host_thp import check_host_thp
 from dballoc.experiment import secret_names
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.trial_steps import Step
-from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.explain.ledger.ledger import build_ledger
 from dballoc.ground.errors import Failure
 from dballoc.ground.files.output_directory import write_own
 from dballoc.host import directories

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dballoc.experiment.trial_steps import Step
-from dballoc.explain.attribution.ledger import Ledger
+from dballoc.explain.ledger.ledger import Ledger
 from dballoc.instruments import memory_marks
 from dballoc.instruments.host_sampler import HostSample
 from dballoc.instruments.memory_marks import MemoryMark

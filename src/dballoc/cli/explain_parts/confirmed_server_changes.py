@@ -7,8 +7,8 @@ import sys
 import typer
 
 from dballoc.cli.shared.safe_output import safe
-from dballoc.explain.sources import loadable_function
-from dballoc.explain.sources.loadable_function import Installation
+from dballoc.evidence.sql import loadable_function
+from dballoc.evidence.sql.loadable_function import Installation
 from dballoc.ground.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.process.handle import Process

@@ -9,12 +9,12 @@ from rich.text import Text
 
 from dballoc.cli.explain_parts.explain_request import LedgerView
 from dballoc.document.terminal import start_grid, start_list
-from dballoc.explain.attribution.configuration_limits import Bounds
-from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.attribution.ledger_line import LedgerLine
 from dballoc.explain.checklist.section import ChecklistSection, format_cell, list_numeric_columns
 from dballoc.explain.difference import Difference, compute_cpu_share, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.ledger.configuration_limits import Bounds
+from dballoc.explain.ledger.ledger import Ledger
+from dballoc.explain.ledger.ledger_line import LedgerLine
 from dballoc.explain.verdicts.verdict import Level, MemoryVerdict
 from dballoc.ground.numbers import mebibytes, percent, signed_mebibytes, with_unit
 

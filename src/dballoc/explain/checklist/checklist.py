@@ -9,7 +9,9 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc import catalogue
-from dballoc.explain.attribution.ledger import Ledger
+from dballoc.evidence.sql import innodb_status
+from dballoc.evidence.sql.innodb_status import BufferPool
+from dballoc.evidence.sql.server_memory import AT_NEXT_START, LOGS, POOL, ServerMemory, parse_number
 from dballoc.explain.checklist import host_summary, memory_events, server_summary, session_buffers
 from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
@@ -19,15 +21,7 @@ from dballoc.explain.checklist.section_query import (
     explain_refusal,
     query_rows,
 )
-from dballoc.explain.sources import innodb_status
-from dballoc.explain.sources.innodb_status import BufferPool
-from dballoc.explain.sources.server_memory import (
-    AT_NEXT_START,
-    LOGS,
-    POOL,
-    ServerMemory,
-    parse_number,
-)
+from dballoc.explain.ledger.ledger import Ledger
 from dballoc.process.mapping_kind import MappingKind
 from dballoc.process.snapshot import ProcessSnapshot
 from dballoc.servers.running.sql_values import parse_count

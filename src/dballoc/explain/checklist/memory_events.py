@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pymysql
 from pymysql.cursors import Cursor
 
+from dballoc.evidence.sql.server_memory import AT_NEXT_START
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.explain.checklist.section_query import (
     TOP_ROWS,
@@ -21,7 +22,6 @@ from dballoc.explain.checklist.section_query import (
     query_rows,
     quote_values,
 )
-from dballoc.explain.sources.server_memory import AT_NEXT_START
 from dballoc.servers.running.sql_values import parse_count
 
 _COLUMNS = ("blocks", "bytes", "most bytes")

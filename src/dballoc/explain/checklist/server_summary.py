@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from dballoc.evidence.sql.server_memory import is_number, parse_number
 from dballoc.experiment.secret_names import hide_value
 from dballoc.explain.checklist import section
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection, format_share
 from dballoc.explain.checklist.section_query import limit_cell
-from dballoc.explain.sources.server_memory import is_number, parse_number
 
 _DAY = 86_400
 # Variables of these names and sizes are bytes.

@@ -10,9 +10,9 @@ from typing import Any
 import pymysql
 from pymysql.cursors import Cursor
 
+from dballoc.evidence.sql.server_memory import is_number
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.explain.checklist.section_query import explain_refusal, query_rows
-from dballoc.explain.sources.server_memory import is_number
 from dballoc.servers.running.sql_values import parse_count
 
 _TITLE = "buffers of a session"

@@ -18,9 +18,9 @@ from dballoc.document.charts import (
     make_names_axis,
     make_tips,
 )
-from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.difference import REST, compute_cpu_share
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.ledger.ledger import Ledger
 from dballoc.ground.numbers import mebibytes, percent, with_unit
 
 _GROUPS = ("server", "heap", "threads", "files", "rest")

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
-from dballoc.explain.attribution.ledger import Ledger
+from dballoc.evidence.model import Evidence
 from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.ledger.configuration_limits import AvailableMemory, Bounds
+from dballoc.explain.ledger.ledger import Ledger
 from dballoc.explain.output.saved_snapshots import FORMAT, VERSION
-from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.watch import thin_series
 from dballoc.ground import readers

@@ -7,11 +7,11 @@ too.
 from collections.abc import Mapping, Sequence
 
 from dballoc import catalogue
-from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
-from dballoc.explain.attribution.ledger import Ledger
+from dballoc.evidence.model import Evidence
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.ledger.configuration_limits import AvailableMemory, Bounds
+from dballoc.explain.ledger.ledger import Ledger
 from dballoc.explain.verdicts.cgroup_limit import estimate_safe_pool
-from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.process.usage import ProcessUsage
 
 Sample = tuple[Mapping[str, str], float]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dballoc.experiment.durations_and_sizes import parse_duration, parse_size
-from dballoc.explain.attribution.server_caches import LINKS
+from dballoc.explain.ledger.server_caches import LINKS
 from dballoc.explain.verdicts.verdict import Case, MemoryVerdict
 from dballoc.ground.numbers import duration, number, percent, with_unit
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dballoc.explain.attribution.configuration_limits import Bounds
-from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.sources.server_memory import POOL
-from dballoc.explain.verdicts.evidence import Evidence
+from dballoc.evidence.model import Evidence
+from dballoc.evidence.sql.server_memory import POOL
+from dballoc.explain.ledger.configuration_limits import Bounds
+from dballoc.explain.ledger.ledger import Ledger
 from dballoc.explain.verdicts.verdict import Case, Level, MemoryVerdict
 from dballoc.ground.numbers import count, duration, number, percent, with_unit
 from dballoc.host.resources.cgroup_memory import CgroupMemory

@@ -5,9 +5,9 @@ thresholds: verdicts.toml.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dballoc.evidence.model import Evidence
+from dballoc.evidence.sql.server_memory import SESSIONS
 from dballoc.experiment.durations_and_sizes import parse_size
-from dballoc.explain.sources.server_memory import SESSIONS
-from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.growth import Growth
 from dballoc.explain.verdicts.owner_cause import Cause, find_cause
 from dballoc.explain.verdicts.verdict import UNLABELLED, Case, Level, MemoryVerdict, Moment

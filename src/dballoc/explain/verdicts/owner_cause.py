@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dballoc.catalogue import causes
-from dballoc.explain.attribution.ledger_line import LedgerLine
-from dballoc.explain.verdicts.evidence import Evidence
+from dballoc.evidence.model import Evidence
+from dballoc.explain.ledger.ledger_line import LedgerLine
 from dballoc.explain.verdicts.verdict import Case, MemoryVerdict
 from dballoc.ground.numbers import listing, percent, with_unit
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dballoc.catalogue import suspects as suspects_catalogue
+from dballoc.evidence.sql.server_memory import SESSIONS
 from dballoc.experiment.durations_and_sizes import parse_size
-from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.sources.server_memory import SESSIONS
+from dballoc.explain.ledger.ledger import Ledger
 from dballoc.explain.verdicts.leak import FIND_CODE
 from dballoc.explain.verdicts.verdict import UNLABELLED, Case, MemoryVerdict
 from dballoc.ground.numbers import count, percent, with_unit

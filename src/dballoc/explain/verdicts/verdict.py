@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from dballoc.evidence.model import Evidence
 from dballoc.experiment.durations_and_sizes import parse_size
-from dballoc.explain.attribution.configuration_limits import Bounds
-from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.attribution.ledger_line import LIVE, MAPPED
-from dballoc.explain.verdicts.evidence import Evidence
+from dballoc.explain.ledger.configuration_limits import Bounds
+from dballoc.explain.ledger.ledger import Ledger
+from dballoc.explain.ledger.ledger_line import LIVE, MAPPED
 from dballoc.explain.verdicts.growth import Growth, estimate_growth
 from dballoc.process.mapping_kind import MappingKind
 

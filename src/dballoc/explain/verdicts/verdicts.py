@@ -5,12 +5,12 @@ thresholds: verdicts.toml.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dballoc.evidence.sql.server_memory import ARIA, KEYS, POOL, SCHEMA, SESSIONS
 from dballoc.experiment.durations_and_sizes import parse_size
-from dballoc.explain.attribution.configuration_limits import Bounds
-from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.attribution.ledger_line import UNOWNED
-from dballoc.explain.attribution.server_caches import LINKS
-from dballoc.explain.sources.server_memory import ARIA, KEYS, POOL, SCHEMA, SESSIONS
+from dballoc.explain.ledger.configuration_limits import Bounds
+from dballoc.explain.ledger.ledger import Ledger
+from dballoc.explain.ledger.ledger_line import UNOWNED
+from dballoc.explain.ledger.server_caches import LINKS
 from dballoc.explain.verdicts.caches import judge_caches
 from dballoc.explain.verdicts.cgroup_limit import judge_limit
 from dballoc.explain.verdicts.held import judge_arenas, judge_held, list_settings

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dballoc.explain.sources.server_memory import OwnerMemory
+from dballoc.evidence.sql.server_memory import OwnerMemory
 from dballoc.host.process import open_in_process_root
 from dballoc.host.process.handle import Process
 from dballoc.process.heaps.heap_walk import BlockGroup

@@ -17,8 +17,9 @@ from typing import Any
 import pymysql
 from pymysql.cursors import Cursor
 
-from dballoc.explain.sources import allocator_statistics, interrupts, plugin_directory
-from dballoc.explain.sources.server_memory import query_values
+from dballoc.evidence.files import plugin_directory
+from dballoc.evidence.sql import allocator_statistics, interrupts
+from dballoc.evidence.sql.server_memory import query_values
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.process.handle import Process

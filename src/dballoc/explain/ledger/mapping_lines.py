@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from posixpath import basename
 from typing import Any
 
-from dballoc.explain.attribution.ledger_line import LedgerLine, read_variable
-from dballoc.explain.sources.server_memory import LOGS, POOL, ServerMemory
+from dballoc.evidence.sql.server_memory import LOGS, POOL, ServerMemory
+from dballoc.explain.ledger.ledger_line import LedgerLine, read_variable
 from dballoc.ground import readers
 from dballoc.ground.numbers import with_unit
 from dballoc.process.mapping_kind import MappingKind

@@ -3,15 +3,16 @@
 from dataclasses import dataclass, field
 
 from dballoc import catalogue
-from dballoc.explain.attribution.label_blocks import SplitHeap, split_live_heap
-from dballoc.explain.attribution.ledger_line import LAZY, NEAR_BYTES, UNOWNED, LedgerLine
-from dballoc.explain.attribution.malloc_lines import (
+from dballoc.evidence.sql.server_memory import POOL, ServerMemory
+from dballoc.explain.ledger.label_blocks import SplitHeap, split_live_heap
+from dballoc.explain.ledger.ledger_line import LAZY, NEAR_BYTES, UNOWNED, LedgerLine
+from dballoc.explain.ledger.malloc_lines import (
     add_functions,
     choose_statistics,
     list_statistics_notes,
     make_malloc_lines,
 )
-from dballoc.explain.attribution.mapping_lines import (
+from dballoc.explain.ledger.mapping_lines import (
     classify_log_buffers,
     drop_decoys_of_pool,
     make_file_lines,
@@ -19,12 +20,11 @@ from dballoc.explain.attribution.mapping_lines import (
     make_pool_lines,
     sum_lazy,
 )
-from dballoc.explain.attribution.server_caches import (
+from dballoc.explain.ledger.server_caches import (
     add_cache_links,
     claim_filled_caches,
     make_server_area_lines,
 )
-from dballoc.explain.sources.server_memory import POOL, ServerMemory
 from dballoc.process.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.process.heaps.heap_probe_estimate import ProbeEstimate
 from dballoc.process.heaps.heap_walk import HeapWalk

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dballoc.explain.sources.server_memory import is_number
+from dballoc.evidence.sql.server_memory import is_number
 
 
 @dataclass(frozen=True, kw_only=True)

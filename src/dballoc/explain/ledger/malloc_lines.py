@@ -5,12 +5,7 @@ probe's estimate. Pure.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dballoc.explain.attribution.ledger_line import (
-    LIVE,
-    UNACCOUNTED,
-    LedgerLine,
-    subtract,
-)
+from dballoc.explain.ledger.ledger_line import LIVE, UNACCOUNTED, LedgerLine, subtract
 from dballoc.process.heaps import allocator_statistics
 from dballoc.process.heaps.allocator_statistics import LIVE_ALL, AllocatorStatistics, Holding
 from dballoc.process.heaps.heap_probe_estimate import ProbeEstimate

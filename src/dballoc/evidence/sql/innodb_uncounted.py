@@ -11,12 +11,7 @@ share 64 bytes with a latch, and the pool's own table has 2 cells for each page.
 
 import re
 
-from dballoc.explain.sources.server_memory import (
-    POOL_EVENT,
-    OwnerMemory,
-    ServerMemory,
-    parse_number,
-)
+from dballoc.evidence.sql.server_memory import POOL_EVENT, OwnerMemory, ServerMemory, parse_number
 
 TABLES, EVENTS = "InnoDB hash tables", "InnoDB events of the buffer pool's pages"
 _EVENT, _TABLE = "memory/innodb/os0event", "memory/innodb/hash0hash"

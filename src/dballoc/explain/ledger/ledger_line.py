@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dballoc.explain.sources.server_memory import ServerMemory, parse_number
+from dballoc.evidence.sql.server_memory import ServerMemory, parse_number
 from dballoc.ground.numbers import with_unit
 from dballoc.process.heaps import allocator_statistics
 from dballoc.process.heaps.allocator_statistics import LIVE_ALL

@@ -4,14 +4,14 @@ what the server says they have filled. Pure.
 
 from collections.abc import Mapping, Sequence
 
-from dballoc.explain.attribution.ledger_line import (
+from dballoc.evidence.sql.server_memory import ARIA, POOL, OwnerMemory, ServerMemory
+from dballoc.explain.ledger.ledger_line import (
     UNNAMED,
     Confidence,
     LedgerLine,
     read_variable,
     subtract,
 )
-from dballoc.explain.sources.server_memory import ARIA, POOL, OwnerMemory, ServerMemory
 from dballoc.process.mapping_kind import MappingKind
 from dballoc.process.snapshot import ProcessSnapshot, ServerMapping
 

@@ -7,14 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dballoc.explain.attribution.ledger_line import (
-    LIVE,
-    MAPPED,
-    UNACCOUNTED,
-    LedgerLine,
-    subtract,
-)
-from dballoc.explain.sources.server_memory import SCHEMA, OwnerMemory
+from dballoc.evidence.sql.server_memory import SCHEMA, OwnerMemory
+from dballoc.explain.ledger.ledger_line import LIVE, MAPPED, UNACCOUNTED, LedgerLine, subtract
 from dballoc.process.heaps.allocator_statistics import LIVE_ALL
 from dballoc.process.heaps.heap_walk import LargeBlock
 from dballoc.process.mapping_kind import MappingKind

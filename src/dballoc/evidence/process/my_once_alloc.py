@@ -10,7 +10,7 @@ MySQL (my_sys.h, my_alloc.h: ``USED_MEM``).
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from dballoc.explain.sources.server_memory import LARGE, OwnerMemory
+from dballoc.evidence.sql.server_memory import LARGE, OwnerMemory
 from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.process import open_in_process_root
 from dballoc.host.unprivileged.sandbox import SandboxError

@@ -1,0 +1,1 @@
+"""What the server says over SQL."""

@@ -1,1 +1,0 @@
-"""What the server, its allocator and its files say of its memory."""
