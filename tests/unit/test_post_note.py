@@ -18,6 +18,7 @@ from dballoc.analysis.published.setup.campaign_setup import (
     read_campaign_setup,
 )
 from dballoc.cli.verb_list import application
+from dballoc.document import vega_code
 from dballoc.document.html import render_html
 from dballoc.document.markdown import render_markdown
 from dballoc.document.model import Document
@@ -29,7 +30,6 @@ from dballoc.load.post_like import fill_post
 from dballoc.report.outputs.campaign_data import collect_tables
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.wording.redact import redact_campaign
-from dballoc.webpage import vega_code
 
 Make = Callable[..., Path]
 

@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from dballoc.document import markdown
+from dballoc.document import markdown, page
 from dballoc.document.markdown import escape_markdown
 from dballoc.document.model import Answer, Document, Section, Table
 from dballoc.report.report_content import Listing
 from dballoc.report.write_report import FORMS
-from dballoc.webpage import page
 
 HOSTILE = "</script><script>alert(1)</script><!-- | `x` \u2028 *b* [l](javascript:1)"
 

@@ -12,7 +12,7 @@ import vl_convert
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.webpage import vega_code
+from dballoc.document import vega_code
 
 CODE = "draw('</script>', 'ä')"
 INLINE = "(() => {draw('<\\/script>', 'ä')})();"

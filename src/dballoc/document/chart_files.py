@@ -5,11 +5,11 @@ from typing import Any
 
 import vl_convert
 
+from dballoc.document.chart_theme import make_vega_config
 from dballoc.document.charts import WIDTH
 from dballoc.document.model import Figure
+from dballoc.document.vega_code import VEGA_LITE
 from dballoc.ground.files.output_directory import OutputDirectory
-from dballoc.webpage.chart_theme import make_vega_config
-from dballoc.webpage.vega_code import VEGA_LITE
 
 # Of a PNG, relative to the SVG.
 _SCALE = 2

@@ -4,8 +4,8 @@ from markupsafe import Markup
 
 from dballoc.document import chart_files
 from dballoc.document.model import Document
+from dballoc.document.page import render_page
 from dballoc.profile import flamegraph
-from dballoc.webpage.page import render_page
 
 
 def render_html(document: Document, redacted: bool) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from dballoc.document.model import Figure
+from dballoc.document.page import render_page
 from dballoc.explain.checklist.section import format_cell, list_numeric_columns
 from dballoc.explain.difference import compare_explanations, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation, judge_series
 from dballoc.explain.output import charts
 from dballoc.ground.numbers import count, duration, mebibytes, percent, signed_mebibytes
-from dballoc.webpage.page import render_page
 
 _LEVELS = {"problem": "Problem", "notice": "Worth knowing", "open": "Open", "fine": "Fine"}
 

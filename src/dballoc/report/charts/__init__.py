@@ -1,1 +1,1 @@
-"""The charts, one file per subject; :mod:`dballoc.webpage.chart_theme` has their colours."""
+"""The charts, one file per subject; :mod:`dballoc.document.chart_theme` has their colours."""

@@ -10,7 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 import dballoc
-from dballoc.webpage import chart_theme, vega_code
+from dballoc.document import chart_theme, vega_code
 
 _ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "&<>\u2028\u2029"})
 
