@@ -15,10 +15,10 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
-from dballoc.analysis.campaign_tables import Campaign, load_campaign
-from dballoc.analysis.statistics.duet_estimates import compute_block_log
-from dballoc.analysis.statistics.variance_components import Components
-from dballoc.analysis.tables.values import collect_pieces, read_declared_estimate
+from dballoc.questions.compare.campaign_tables import Campaign, load_campaign
+from dballoc.questions.compare.duet_plan import Components
+from dballoc.questions.compare.values import collect_pieces, read_declared_estimate
+from dballoc.questions.statistics.duet_estimates import compute_block_log
 
 PAIRS = (4, 6, 8, 10, 14, 20)
 # The seconds that count of a slice, of the campaigns that the plan's figure is from.

@@ -10,9 +10,9 @@ from typing import Any
 
 import tomli_w
 
-from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.campaign import results_directory
 from dballoc.experiment import experiment_file
+from dballoc.questions.compare.campaign_tables import Campaign, load_campaign
 from dballoc.store.facts import FINAL_ENDINGS
 from dballoc.store.open_database import FILE
 

@@ -5,7 +5,7 @@
 Simulates campaigns of a variant without any mean effect on several hosts: each host has an effect
 of its own (normal, ``between``) and blocks that scatter (normal; the host's scatter is 1, or 10 on
 one host, or 5 on half of them). For each shape two intervals of the mean over hosts are taken:
-that of :func:`dballoc.analysis.statistics.mean_over_hosts.compute_mean_over_hosts`, in which every
+that of :func:`dballoc.questions.statistics.mean_over_hosts.compute_mean_over_hosts`, in which every
 host has the same weight; and Hartung and Knapp's with weights of 1 ÷ (estimated variance + Paule
 and Mandel's variance between hosts), its scale at least 1. Printed: errors ÷ allowed errors, and
 the median half-width, at 95 % and at 99.75 %, as one of twenty comparisons. "stopped": hosts whose

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from campaigns import run
 
-from dballoc.analysis.tables import profiles
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.waits_below_malloc import WaitCost, split_waits
 from dballoc.profile.symbols import cpp_names
+from dballoc.questions.campaign.figures import profiles
 
 # Where libc has no debug symbols its static functions have no name, and the wait shows as malloc's
 # own.

@@ -30,7 +30,7 @@ from campaigns import NOISY, find_slice_scatter
 from cpu_hog import noisy_machine
 from scipy.special import stdtrit
 
-from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.store.facts import FINAL_ENDINGS
 
 HERE = Path(__file__).resolve().parents[1]

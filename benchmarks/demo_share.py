@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.experiment.model import USUAL_DISCARD
+from dballoc.questions.compare.campaign_tables import Campaign, load_campaign
 
 TARGET = 0.75
 

@@ -32,11 +32,11 @@ import polars as pl
 from campaigns import NOISY, find_slice_scatter, run
 from cpu_hog import noisy_machine
 
-from dballoc.analysis.campaign_tables import Campaign, load_campaign
-from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.statistics.duet_estimates import Estimate
-from dballoc.analysis.tables import values
-from dballoc.analysis.tables.baseline_comparison import Comparison, compare_with_baseline
+from dballoc.questions.compare import values
+from dballoc.questions.compare.baseline_comparison import Comparison, compare_with_baseline
+from dballoc.questions.compare.campaign_tables import Campaign, load_campaign
+from dballoc.questions.compare.verdict import Verdict
+from dballoc.questions.statistics.duet_estimates import Estimate
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
 # Of each part: how many campaigns, and their minutes.

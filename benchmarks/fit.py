@@ -10,7 +10,7 @@ import math
 import sys
 from pathlib import Path
 
-from dballoc.analysis.tables import largest_cache
+from dballoc.questions.fit import figures
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__)
         return 2
-    found = largest_cache.load_fits(Path(sys.argv[1]))
+    found = figures.load_fits(Path(sys.argv[1]))
     plain = math.ceil(math.log2(found.of.steps + 1)) + found.of.repeats - 1
     taken = allowed = 0
     print(

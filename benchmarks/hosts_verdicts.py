@@ -32,9 +32,9 @@ sys.path[:0] = [str(ROOT / "tests" / "integration")]
 
 from demo_cluster import load_demo_hosts  # noqa: E402
 
-from dballoc.analysis.campaign_tables import Campaign  # noqa: E402
-from dballoc.analysis.decisions.verdict import Verdict  # noqa: E402
-from dballoc.analysis.tables.baseline_comparison import Comparison, compare_with_baseline  # noqa: E402
+from dballoc.questions.compare.baseline_comparison import Comparison, compare_with_baseline  # noqa: E402
+from dballoc.questions.compare.campaign_tables import Campaign  # noqa: E402
+from dballoc.questions.compare.verdict import Verdict  # noqa: E402
 
 BASELINE, TWIN, PLANTED = "glibc", "glibc-again", "performance-schema"
 PLANTED_METRIC = "rss_peak"

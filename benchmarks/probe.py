@@ -24,11 +24,11 @@ from typing import Any
 from campaigns import run
 
 from dballoc.allocators import find_library
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.ground.errors import UsageError
 from dballoc.instruments.ways_in import preload
 from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE
 from dballoc.profile.heap import probe_client
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline
 
 PROMISED = {"idle": 1.005, "probe": 1.02}
 PROMISED_MYROCKS = 1.03

@@ -21,10 +21,10 @@ from pathlib import Path
 from campaigns import run
 from scipy import stats
 
-from dballoc.analysis.tables import profiles
 from dballoc.instruments.ways_in.preload import find_library
 from dballoc.instruments.ways_in.preload_socket import HEAP_PROBE
 from dballoc.profile.heap import probe_client
+from dballoc.questions.campaign.figures import profiles
 
 SOURCE = Path(__file__).parent.parent / "tests" / "native" / "calls.c"
 PROMISED = 0.005

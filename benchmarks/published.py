@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import read_results
-from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
-from dballoc.analysis.published.setup.run_setup import DEFAULT, NOT_SET, NOT_STATED, PostComparison
 from dballoc.document.markdown import escape_markdown
 from dballoc.ground.errors import Failure, UsageError
+from dballoc.questions.compare.campaign_tables import read_results
+from dballoc.questions.published.setup.campaign_setup import compare_campaign_with_post
+from dballoc.questions.published.setup.run_setup import DEFAULT, NOT_SET, NOT_STATED, PostComparison
 
 # Exit statuses of what cannot be run as asked, and of what was interrupted.
 REFUSED, INTERRUPTED = 2, 130

@@ -25,24 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 from simulated_campaigns import compute_intervals
 
-from dballoc.analysis import measures
-from dballoc.analysis.decisions.recommendation import Ending, recommend
-from dballoc.analysis.decisions.sequential_test import (
-    Procedure,
-    declare_procedure,
-    declare_shares,
-)
-from dballoc.analysis.decisions.stopping_rule import is_design_decided
-from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, compute_thresholds
-from dballoc.analysis.measures import Metric, list_judged
-from dballoc.analysis.statistics.ratio_interval import (
+from dballoc.experiment.designs import Design
+from dballoc.questions.campaign.answer.recommendation import Ending, recommend
+from dballoc.questions.campaign.answer.stopping_rule import is_design_decided
+from dballoc.questions.compare import measures
+from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.measures import Metric, list_judged
+from dballoc.questions.compare.procedure import Procedure, declare_procedure, declare_shares
+from dballoc.questions.compare.verdict import DEFAULT_MARGIN, compute_thresholds
+from dballoc.questions.statistics.ratio_interval import (
     Variance,
     compute_ratio,
     compute_variance,
     moderate_variances,
 )
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
-from dballoc.experiment.designs import Design
 
 PROMISED = 0.025
 BATCH = 2000

@@ -41,8 +41,6 @@ import polars as pl
 from campaigns import run
 from scipy import stats
 
-from dballoc.analysis.campaign_tables import Campaign, load_campaign
-from dballoc.analysis.decisions.sequential_test import MEMORY_ERROR
 from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.replay.describe_trace import describe_trace
@@ -53,6 +51,8 @@ from dballoc.campaign.ways.replay import REPLAYS
 from dballoc.cli.shared.experiment_from_replay import ReplayFlags, build_replay_experiment
 from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.experiment.model import Experiment, Noise
+from dballoc.questions.compare.campaign_tables import Campaign, load_campaign
+from dballoc.questions.compare.procedure import MEMORY_ERROR
 from dballoc.trace.changes.shuffle_lifetimes import shuffle_lifetimes
 from dballoc.trace.trace_file.read_trace import read_trace
 from dballoc.trace.trace_file.write_trace import write_trace

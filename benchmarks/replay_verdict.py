@@ -21,9 +21,9 @@ from pathlib import Path
 
 from replay_traces import make_server_like_trace
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
+from dballoc.questions.compare.baseline_comparison import Comparisons, compare_with_baseline
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.compare.verdict import Verdict
 from dballoc.trace.trace_file.write_trace import write_trace
 
 PROMISED_SECONDS = 180.0

@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dballoc.analysis.decisions.sequential_test import (
+from dballoc.experiment.designs import Design
+from dballoc.questions.compare.measures import list_judged
+from dballoc.questions.compare.procedure import (
     CPU,
     ERROR,
     MARGIN,
@@ -33,10 +35,8 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
     declare_shares,
 )
-from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, compute_thresholds
-from dballoc.analysis.measures import list_judged
-from dballoc.analysis.statistics.ratio_interval import GUARD, count_common_freedom
-from dballoc.experiment.designs import Design
+from dballoc.questions.compare.verdict import DEFAULT_MARGIN, compute_thresholds
+from dballoc.questions.statistics.ratio_interval import GUARD, count_common_freedom
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -23,8 +23,8 @@ from campaigns import run
 from demo_pairs import compute_geometric_mean
 from duet import experiment
 
-from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.baseline_comparison import collect_logs, list_metrics
+from dballoc.questions.compare.baseline_comparison import collect_logs, list_metrics
+from dballoc.questions.compare.campaign_tables import Campaign
 
 BLOCKS = 7
 # Of each length: the pairs of slices in a block, of which the first part of a slice is left out.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from campaigns import run
 
-from dballoc.analysis.tables import profiles
+from dballoc.questions.campaign.figures import profiles
 
 SERVERS = ["mariadb", "mysql@9.7", "mariadb@11.4.5"]
 # Modules of which the table says how many of their frames have no name.

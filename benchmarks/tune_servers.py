@@ -31,14 +31,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
-from dballoc.analysis.tune.estimate_effects import estimate_front
-from dballoc.analysis.tune.search_history import Tried, summarize_standings
-from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import parse_duration
 from dballoc.experiment.model import Experiment
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.tune.estimate_effects import estimate_front
+from dballoc.questions.tune.figures import load_tuned
+from dballoc.questions.tune.search_history import Tried, summarize_standings
 from dballoc.store.results import Results
 from dballoc.tune.search_space import Parameters, apply_parameters
 

@@ -53,24 +53,19 @@ import optuna
 from scipy.stats import t as student
 
 from dballoc.allocators.find_library import Allocator
-from dballoc.analysis.decisions.sequential_test import (
-    CPU,
-    MEMORY,
-    declare_procedure,
-    declare_shares,
-)
-from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, Noninferiority, judge_standing
-from dballoc.analysis.measures import list_judged
-from dballoc.analysis.statistics.ratio_interval import compute_ratio
-from dballoc.analysis.tune.estimate_effects import estimate_front
-from dballoc.analysis.tune.search_history import (
+from dballoc.experiment.model import Tune
+from dballoc.questions.compare.measures import list_judged
+from dballoc.questions.compare.procedure import CPU, MEMORY, declare_procedure, declare_shares
+from dballoc.questions.compare.verdict import DEFAULT_MARGIN, Noninferiority, judge_standing
+from dballoc.questions.statistics.ratio_interval import compute_ratio
+from dballoc.questions.tune.estimate_effects import estimate_front
+from dballoc.questions.tune.search_history import (
     ConfigurationResult,
     Ratios,
     Tried,
     list_front,
     summarize_standings,
 )
-from dballoc.experiment.model import Tune
 from dballoc.tune.choose_finalists import choose_finalists
 from dballoc.tune.plan_trials import SearchAim, StageProgress, plan_next_trial
 from dballoc.tune.propose_parameters import draw_parameters

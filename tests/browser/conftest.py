@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dballoc.experiment.model import Experiment
-from dballoc.report.write_report import write_report_outputs
+from dballoc.questions.write_report import write_report_outputs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from harness import Cli, Experiment, rows
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.counters import build_counter_table
 from dballoc.instruments.server_counters import find_countable
+from dballoc.questions.campaign.figures.counters import build_counter_table
+from dballoc.questions.compare.campaign_tables import load_campaign
 
 EVENTS = ["task-clock", "page-faults", "context-switches"]
 countable = find_countable(EVENTS)

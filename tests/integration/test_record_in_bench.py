@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from harness import Cli, Experiment
 
-from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.trace.figures.live_curve import compute_live_curve, sample_curve
 from dballoc.trace.trace_file.read_trace import read_trace
 

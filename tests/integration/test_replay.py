@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
 from dataclasses import replace
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.replay.replay_figures import measure_fidelity
 from dballoc.campaign.replay.check_replay import expect_replay, find_difference, sum_live_bytes
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.replay.figures import measure_fidelity
 from dballoc.store.results import Results
 from dballoc.trace.model import NONE, EventKind, Mark, Trace
 from dballoc.trace.replay.plan_file import write_plan

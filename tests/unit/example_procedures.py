@@ -2,12 +2,8 @@
 
 import json
 
-from dballoc.analysis.decisions.sequential_test import (
-    Procedure,
-    declare_procedure,
-    declare_shares,
-)
-from dballoc.analysis.measures import list_judged
+from dballoc.questions.compare.measures import list_judged
+from dballoc.questions.compare.procedure import Procedure, declare_procedure, declare_shares
 
 SHARES = declare_shares(list_judged(["solo", "duet"]), variants=5, workloads=2)
 

@@ -3,8 +3,8 @@
 import math
 from dataclasses import replace
 
-from dballoc.analysis.measures import Metric, list_measures
-from dballoc.analysis.statistics.ratio_interval import Interval, Ratio
+from dballoc.questions.compare.measures import Metric, list_measures
+from dballoc.questions.statistics.ratio_interval import Interval, Ratio
 
 
 def make_ratio(

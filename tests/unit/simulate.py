@@ -18,22 +18,22 @@ from example_ratios import make_metric
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dballoc.analysis.decisions.recommendation import Ending, recommend
-from dballoc.analysis.decisions.sequential_test import (
+from dballoc.experiment import schedule
+from dballoc.experiment.model import Experiment
+from dballoc.questions.campaign.answer.recommendation import Ending, recommend
+from dballoc.questions.campaign.answer.stopping_rule import all_decided
+from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.procedure import (
     ERROR,
     MARGIN,
     ErrorShare,
     Procedure,
     declare_procedure,
 )
-from dballoc.analysis.decisions.stopping_rule import all_decided
-from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
-from dballoc.analysis.statistics.duet_estimates import Estimate
-from dballoc.analysis.statistics.ratio_interval import compute_ratio
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
-from dballoc.analysis.tables.values import Values
-from dballoc.experiment import schedule
-from dballoc.experiment.model import Experiment
+from dballoc.questions.compare.values import Values
+from dballoc.questions.compare.verdict import DEFAULT_MARGIN
+from dballoc.questions.statistics.duet_estimates import Estimate
+from dballoc.questions.statistics.ratio_interval import compute_ratio
 
 Floats = NDArray[np.float64]
 Times = NDArray[np.int64]

@@ -11,24 +11,24 @@ from example_ratios import make_metric, make_ratio
 from example_results import Make
 from simulate import Host, logs, logs_of_floor, times
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.aa_check import (
-    DIFFERENCES,
-    MetricResolution,
-    Resolution,
-    compute_resolution,
-)
-from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
-from dballoc.analysis.measures import Metric, list_judged
-from dballoc.analysis.statistics.detectable_difference import Need, Scatter, compute_half_width
-from dballoc.analysis.statistics.ratio_interval import count_common_freedom
-from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.verbs.aa import build_twins
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import UsageError
-from dballoc.report.wording import detectable_difference
+from dballoc.questions.compare.baseline_comparison import Comparison
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.compare.measures import Metric, list_judged
+from dballoc.questions.compare.procedure import declare_procedure, declare_shares
+from dballoc.questions.resolution import answer
+from dballoc.questions.resolution.figures import (
+    DIFFERENCES,
+    MetricResolution,
+    Resolution,
+    compute_resolution,
+)
+from dballoc.questions.statistics.detectable_difference import Need, Scatter, compute_half_width
+from dballoc.questions.statistics.ratio_interval import count_common_freedom
 
 TPS = make_metric("tps:reads", 16)
 
@@ -172,11 +172,11 @@ def said(*metrics: MetricResolution, faulty: dict | None = None, disturbed: int 
 def test_what_this_host_resolves_in_words() -> None:
     found = said(resolved(TPS), resolved(PEAK, 0.996, 1.004, 0.004))
     assert (
-        detectable_difference.compose_headline(found)
+        answer.compose_headline(found)
         == "This host resolves ±2.1 % in throughput and ±0.4 % in peak RSS in 6 min"
     )
     assert (
-        detectable_difference.explain_headline(found)
+        answer.explain_headline(found)
         == "glibc and glibc-again are the same, and are not seen to differ."
     )
 
@@ -184,10 +184,10 @@ def test_what_this_host_resolves_in_words() -> None:
 def test_an_interval_that_says_nothing_is_not_printed_as_a_resolution() -> None:
     found = said(resolved(TPS, 0.3, 4.0, 3.0), resolved(PEAK, half_width=0.004))
     assert (
-        detectable_difference.compose_headline(found)
+        answer.compose_headline(found)
         == "This host resolves ±0.4 % in peak RSS and nothing yet in throughput in 6 min"
     )
-    table = detectable_difference.answer_resolution(found).table
+    table = answer.answer_resolution(found).table
     assert table is not None
     assert table.rows[0][-2:] == ["–", "–"]
 
@@ -195,18 +195,18 @@ def test_an_interval_that_says_nothing_is_not_printed_as_a_resolution() -> None:
 def test_identical_variants_that_differ_are_a_clear_warning() -> None:
     found = said(resolved(TPS, 1.01, 1.04), resolved(PEAK))
     assert [m.metric for m in found.differing] == [TPS]
-    words = detectable_difference.explain_headline(found)
+    words = answer.explain_headline(found)
     assert words.startswith(
         "WARNING: glibc and glibc-again are the same, and yet are seen to differ: throughput 1.025 [1.010, 1.040]."
     )
     assert "cannot be trusted" in words
     assert "dballoc doctor" in words
     assert "another --seed" in words
-    assert detectable_difference.describe_resolution(found)["same"] is False
+    assert answer.describe_resolution(found)["same"] is False
 
 
 def test_what_it_takes() -> None:
-    [section] = detectable_difference.make_needs_sections(said(resolved(TPS)))
+    [section] = answer.make_needs_sections(said(resolved(TPS)))
     [table] = section.tables
     assert [table.columns, *table.rows] == [
         ["To resolve", "±1 %", "±2 %", "±5 %"],
@@ -226,7 +226,7 @@ def test_what_is_out_of_reach() -> None:
         Need(0.05, 1500, 900, 4000),
     ]
     twin = compared(TPS, 0.3, 4.0)
-    [section] = detectable_difference.make_needs_sections(
+    [section] = answer.make_needs_sections(
         said(
             MetricResolution(
                 twin=twin,
@@ -248,31 +248,27 @@ def test_what_is_out_of_reach() -> None:
 
 def test_one_block_says_nothing() -> None:
     found = said(resolved(TPS, blocks=1))
+    assert answer.compose_headline(found) == "This campaign does not say what this host resolves"
     assert (
-        detectable_difference.compose_headline(found)
-        == "This campaign does not say what this host resolves"
-    )
-    assert (
-        detectable_difference.explain_headline(found)
+        answer.explain_headline(found)
         == "Scatter needs two blocks, but there is 1; give it more time."
     )
-    table = detectable_difference.answer_resolution(found).table
+    table = answer.answer_resolution(found).table
     assert table is not None
     assert table.rows == [["throughput", "1.000", "1", "–", "–", "–"]]
-    assert detectable_difference.make_needs_sections(found) == []
+    assert answer.make_needs_sections(found) == []
 
 
 def test_faults_are_said_before_anything_else() -> None:
     found = said(resolved(TPS), faulty={"glibc-again": (2, 6)})
-    assert detectable_difference.explain_headline(found).startswith(
+    assert answer.explain_headline(found).startswith(
         "2 of 6 trials of glibc-again ended in a fault: "
     )
 
 
 def test_disturbed_blocks_are_counted() -> None:
-    assert (
-        "Disturbed by other work on the machine: 2 of 6 blocks."
-        in detectable_difference.list_notes(said(resolved(TPS), disturbed=2))
+    assert "Disturbed by other work on the machine: 2 of 6 blocks." in answer.list_notes(
+        said(resolved(TPS), disturbed=2)
     )
 
 
@@ -281,7 +277,7 @@ def test_json_is_json(blocks: int) -> None:
     # NaN and Infinity are none.
     found = json.loads(
         json.dumps(
-            detectable_difference.describe_resolution(said(resolved(TPS, blocks=blocks))),
+            answer.describe_resolution(said(resolved(TPS, blocks=blocks))),
             allow_nan=False,
         )
     )

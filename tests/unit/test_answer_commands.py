@@ -9,23 +9,27 @@ import pytest
 from example_procedures import mark_current
 from example_results import Make
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions import stopping_rule
-from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, parse_preference
-from dballoc.analysis.decisions.recommendation import Ending, Recommendation
-from dballoc.analysis.decisions.sequential_test import declare_shares
-from dballoc.analysis.measures import list_judged
-from dballoc.analysis.statistics.ratio_interval import Interval
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.interim_looks import plan_extension
 from dballoc.campaign.ways.way import BlockEstimate, DurationEstimate
 from dballoc.cli.bench_parts.bench_campaign import describe_time
 from dballoc.document.model import Answer
 from dballoc.ground.errors import UsageError
-from dballoc.report.report_content import judge_campaign
-from dballoc.report.sections.duet import _describe_duet, _describe_pairs, _describe_steal
-from dballoc.report.sections.shared_sections import _describe_moderation
-from dballoc.report.wording.answer_table import collect_tail_latencies
+from dballoc.questions.campaign.answer import stopping_rule
+from dballoc.questions.campaign.answer.answer_table import collect_tail_latencies
+from dballoc.questions.campaign.answer.preference import LEAST_MEMORY, Preference, parse_preference
+from dballoc.questions.campaign.answer.recommendation import Ending, Recommendation
+from dballoc.questions.campaign.sections.duet import (
+    _describe_duet,
+    _describe_pairs,
+    _describe_steal,
+)
+from dballoc.questions.campaign.sections.shared_sections import _describe_moderation
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.compare.measures import list_judged
+from dballoc.questions.compare.procedure import declare_shares
+from dballoc.questions.report_content import judge_campaign
+from dballoc.questions.statistics.ratio_interval import Interval
 
 MARGIN = "INSERT OR REPLACE INTO campaign VALUES ('margin', '0.03')"
 

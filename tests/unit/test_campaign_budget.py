@@ -10,12 +10,12 @@ import measured_campaign
 import pytest
 from example_procedures import declared
 
-from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.campaign import run_blocks
 from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.run_blocks import list_designs_over_budget
 from dballoc.experiment.model import Experiment
+from dballoc.questions.compare.campaign_tables import load_campaign
 
 pytestmark = pytest.mark.long
 

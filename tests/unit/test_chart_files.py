@@ -10,7 +10,7 @@ from dballoc.document import chart_files
 from dballoc.document.charts import Variants
 from dballoc.document.model import Figure
 from dballoc.ground.files.output_directory import OutputDirectory
-from dballoc.report.charts.ratios import draw_intervals
+from dballoc.questions.compare.ratio_charts import draw_intervals
 
 # \t is XML's.
 LETTERS = "\x01\x0b\x1b\ufffe\uffff\té😀"

@@ -8,24 +8,24 @@ from typing import Any
 import polars as pl
 import pytest
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.client_connections import (
-    VariantConnections,
-    asks_for_tls,
-    count_client_connections,
-)
-from dballoc.analysis.published.setup.campaign_setup import read_campaign_setup
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import check_encryption
-from dballoc.report.wording.answer import measure_progress
-from dballoc.report.wording.compose_answer import compose_notes
-from dballoc.report.wording.noise_and_network import (
+from dballoc.questions.campaign.answer.compose_answer import compose_notes
+from dballoc.questions.campaign.answer.noise_and_network import (
     describe_encryption,
     describe_network_checks,
     warn_of_encryption,
 )
-from dballoc.report.write_report import write_report_outputs
+from dballoc.questions.compare.answer_words import measure_progress
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.compare.client_connections import (
+    VariantConnections,
+    asks_for_tls,
+    count_client_connections,
+)
+from dballoc.questions.published.setup.campaign_setup import read_campaign_setup
+from dballoc.questions.write_report import write_report_outputs
 from dballoc.servers.private.client_connections import (
     ClientConnections,
     ConnectionMeter,

@@ -18,24 +18,24 @@ from example_results import build
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
-from dballoc.analysis.hosts.host_pool import (
+from dballoc.cli.results_verbs import combine as verb
+from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.compare.ratios_as_text import show_ratio
+from dballoc.questions.compare.verdict import Verdict, judge_ratio
+from dballoc.questions.hosts.answer import compose_headline, format_between, list_notes
+from dballoc.questions.hosts.figures import FigureOverHosts, judge_over_hosts
+from dballoc.questions.hosts.host_pool import (
     HostPool,
     choose_free_name,
     group_by_shared_key,
     pool_hosts,
     shorten_version,
 )
-from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts, judge_over_hosts
-from dballoc.analysis.statistics.mean_over_hosts import compute_mean_over_hosts
-from dballoc.analysis.statistics.ratio_interval import Interval
-from dballoc.cli.results_verbs import combine as verb
-from dballoc.experiment.model import Experiment
-from dballoc.ground.errors import UsageError
-from dballoc.report.hosts.hosts_report import compose_headline, format_between, list_notes
-from dballoc.report.hosts.redact_hosts import redact_pool
-from dballoc.report.wording.ratios_as_text import show_ratio
+from dballoc.questions.hosts.redact_hosts import redact_pool
+from dballoc.questions.statistics.mean_over_hosts import compute_mean_over_hosts
+from dballoc.questions.statistics.ratio_interval import Interval
 from dballoc.store.results import Results
 
 pytestmark = pytest.mark.long

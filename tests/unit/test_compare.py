@@ -10,18 +10,18 @@ import pytest
 from example_replays import build_replays, replay_experiment
 from example_results import Make
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.preference import parse_condition
-from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.tables.campaign_diff import (
+from dballoc.cli.results_verbs import compare as verb
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.questions.campaign.answer.preference import parse_condition
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.compare.verdict import Verdict
+from dballoc.questions.diff import answer as said
+from dballoc.questions.diff.figures import (
     CampaignDiff,
     RatioKind,
     compare_campaigns,
     judge_condition,
 )
-from dballoc.cli.results_verbs import compare as verb
-from dballoc.ground.errors import Failure, UsageError
-from dballoc.report import diff_report as said
 
 pytestmark = pytest.mark.long
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.decisions.preference import check_condition, parse_condition
-from dballoc.analysis.measures import CONDITIONS
 from dballoc.ground.errors import UsageError
+from dballoc.questions.campaign.answer.preference import check_condition, parse_condition
+from dballoc.questions.compare.measures import CONDITIONS
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ import pytest
 from example_results import build
 from example_waits import CLIENT, FAULT, LOCK, UNLOCK, profile
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables import profiles
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.trial_steps import plan_steps
 from dballoc.ground.errors import UsageError
 from dballoc.profile.contention.waits import WAKEUPS
 from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.model import Profile, Sample
-from dballoc.report.write_report import write_report_outputs
+from dballoc.questions.campaign.figures import profiles
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.write_report import write_report_outputs
 
 pytestmark = pytest.mark.long
 

@@ -9,15 +9,15 @@ import polars as pl
 import pytest
 from example_results import build
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.preference import LEAST_MEMORY
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
-from dballoc.analysis.tables.counters import build_counter_table, measure_refused_share
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import Failure
-from dballoc.report.outputs.campaign_data import collect_tables
-from dballoc.report.sections.counters import describe_counters, make_counter_section
-from dballoc.report.sections.shared_sections import describe_method
+from dballoc.questions.campaign.answer.preference import LEAST_MEMORY
+from dballoc.questions.campaign.figures.counters import build_counter_table, measure_refused_share
+from dballoc.questions.campaign.sections.counters import describe_counters, make_counter_section
+from dballoc.questions.campaign.sections.shared_sections import describe_method
+from dballoc.questions.campaign_data import collect_tables
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline
+from dballoc.questions.compare.campaign_tables import load_campaign
 
 WORKLOAD = "oltp_read_only"
 # What each role costs in the duet; in solo, what each variant does. The first block of solo is 2 %

@@ -8,10 +8,10 @@ from example_results import SIZES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables import level_curves
 from dballoc.experiment.model import Experiment
-from dballoc.report.report_content import gather_report
+from dballoc.questions.campaign.figures import level_curves
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.report_content import gather_report
 
 Make = Callable[..., Path]
 

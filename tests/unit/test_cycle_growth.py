@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dballoc.analysis.replay.replay_figures import find_cycles, measure_growth
+from dballoc.questions.replay.figures import find_cycles, measure_growth
 from dballoc.store.replay_facts import RecordedMark
 
 

@@ -345,8 +345,8 @@ def test_a_database_in_another_mode(whole: Path, run: Run) -> None:
 @given(data=st.data())
 def test_a_mutated_file_is_read_or_refused(tmp_path: Path, make: Make, data: st.DataObject) -> None:
     """Flipped, spliced and cut: whatever opens gives tables, or UsageError or Failure."""
-    from dballoc.analysis.campaign_tables import read_results
     from dballoc.ground.errors import Failure, UsageError
+    from dballoc.questions.compare.campaign_tables import read_results
 
     good = tmp_path / "good"
     if not good.exists():

@@ -11,9 +11,9 @@ import tomli_w
 from example_ratios import make_metric, make_ratio
 from example_results import Make
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.experiment import experiment_file
+from dballoc.questions.compare.baseline_comparison import Comparison
+from dballoc.questions.compare.campaign_tables import load_campaign
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

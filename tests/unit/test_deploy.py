@@ -20,7 +20,6 @@ from example_results import facts, variant
 from dballoc.allocators import host_requirements
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.host_requirements import Platform
-from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.cli.results_verbs import deploy as verb
 from dballoc.deploy import deployment, deployment_text
 from dballoc.deploy.deployment import Deployment, build_deployment
@@ -29,6 +28,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.abandonable import look_limits
 from dballoc.host.settings import thp
+from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.store.results import Results
 from hostile_files import HostileFile, HostileFiles
 

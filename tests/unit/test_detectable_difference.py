@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from simulate import declare_even
 
-from dballoc.analysis.statistics import detectable_difference
-from dballoc.analysis.statistics.detectable_difference import (
+from dballoc.questions.statistics import detectable_difference
+from dballoc.questions.statistics.detectable_difference import (
     Scatter,
     compute_detectable,
     compute_half_width,
@@ -18,7 +18,7 @@ from dballoc.analysis.statistics.detectable_difference import (
     count_blocks_needed,
     pool_scatter,
 )
-from dballoc.analysis.statistics.ratio_interval import compute_ratio
+from dballoc.questions.statistics.ratio_interval import compute_ratio
 
 scatters = st.floats(1e-5, 0.3)
 blocks = st.integers(2, 200)

@@ -15,13 +15,6 @@ import pytest
 import simulated_hosts
 from simulated_hosts import Drive, KilledDriver, SimulatedHosts
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.hosts.split_by_host import split_by_host
-from dballoc.analysis.tables.baseline_comparison import (
-    compare_with_baseline,
-    declare_procedures,
-    select_judged_blocks,
-)
 from dballoc.campaign.run_blocks import CampaignRun
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
@@ -40,6 +33,13 @@ from dballoc.hosts.client.load_messages import ClientReady, LoadStopped
 from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import HostLine
 from dballoc.hosts.message_stream import encode_message
+from dballoc.questions.compare.baseline_comparison import (
+    compare_with_baseline,
+    declare_procedures,
+    select_judged_blocks,
+)
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.compare.split_by_host import split_by_host
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import MeasuredTrial, StepRow
 

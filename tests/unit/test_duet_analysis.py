@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulate import declare_even
 
-from dballoc.analysis.statistics.duet_estimates import Estimate, Piece, compute_block_log
-from dballoc.analysis.statistics.variance_components import (
+from dballoc.campaign.run_blocks import combine_endings, interleave_blocks
+from dballoc.campaign.ways.duet_pilot import compare_after_swap, compute_log_ratios
+from dballoc.experiment import schedule
+from dballoc.experiment.model import SHORTEST_COUNTED
+from dballoc.questions.compare.duet_plan import (
     LEAST_PAIRS,
     LENGTHS,
     MOST_PAIRS,
@@ -23,10 +26,7 @@ from dballoc.analysis.statistics.variance_components import (
     fit_pairs,
     plan_slices,
 )
-from dballoc.campaign.run_blocks import combine_endings, interleave_blocks
-from dballoc.campaign.ways.duet_pilot import compare_after_swap, compute_log_ratios
-from dballoc.experiment import schedule
-from dballoc.experiment.model import SHORTEST_COUNTED
+from dballoc.questions.statistics.duet_estimates import Estimate, Piece, compute_block_log
 
 SLOWDOWNS = st.floats(-0.5, 0.5)
 

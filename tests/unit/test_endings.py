@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from simulate import declare_even
 from test_report_answer import CPU, PEAK, READS, TPS
 
-from dballoc.analysis.decisions.preference import Preference
-from dballoc.analysis.decisions.recommendation import (
+from dballoc.questions.campaign.answer.preference import Preference
+from dballoc.questions.campaign.answer.recommendation import (
     Aim,
     Ending,
     RecommendationBasis,
@@ -20,9 +20,9 @@ from dballoc.analysis.decisions.recommendation import (
     recommend,
     select_judged,
 )
-from dballoc.analysis.decisions.verdict import Noninferiority, compute_thresholds, judge_standing
-from dballoc.analysis.statistics.ratio_interval import Ratio
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.verdict import Noninferiority, compute_thresholds, judge_standing
+from dballoc.questions.statistics.ratio_interval import Ratio
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,20 @@ from example_results import Make
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.campaign_tables import Campaign, load_campaign
-from dballoc.analysis.decisions import stopping_rule
-from dballoc.analysis.decisions.sequential_test import (
+from dballoc.campaign.interim_looks import list_extensions, plan_extension
+from dballoc.campaign.looks import Extension
+from dballoc.campaign.run_blocks import list_budget_looks
+from dballoc.ground.errors import UsageError
+from dballoc.questions.campaign.answer import stopping_rule
+from dballoc.questions.compare.baseline_comparison import (
+    Comparisons,
+    compare_with_baseline,
+    declare_procedures,
+    list_metrics,
+)
+from dballoc.questions.compare.campaign_tables import Campaign, load_campaign
+from dballoc.questions.compare.measures import list_judged
+from dballoc.questions.compare.procedure import (
     CPU,
     ERROR,
     MEMORY,
@@ -21,26 +32,15 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
     declare_shares,
 )
-from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.measures import list_judged
-from dballoc.analysis.statistics.detectable_difference import convert_to_fall
-from dballoc.analysis.statistics.ratio_interval import (
+from dballoc.questions.compare.verdict import Verdict
+from dballoc.questions.diff.figures import compare_campaigns, find_look_share
+from dballoc.questions.statistics.detectable_difference import convert_to_fall
+from dballoc.questions.statistics.ratio_interval import (
     Interval,
     Variance,
     compute_variance,
     moderate_variances,
 )
-from dballoc.analysis.tables.baseline_comparison import (
-    Comparisons,
-    compare_with_baseline,
-    declare_procedures,
-    list_metrics,
-)
-from dballoc.analysis.tables.campaign_diff import compare_campaigns, find_look_share
-from dballoc.campaign.interim_looks import list_extensions, plan_extension
-from dballoc.campaign.looks import Extension
-from dballoc.campaign.run_blocks import list_budget_looks
-from dballoc.ground.errors import UsageError
 
 # -- the two questions ---------------------------------------------------------------------------
 

@@ -14,8 +14,6 @@ import pytest
 from example_results import facts, variant
 from rich.console import Console
 
-from dballoc.analysis import campaign_tables as campaigns
-from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.first_cache_sizes import find_other_memory
 from dballoc.campaign.ways import fit as campaign
@@ -26,8 +24,10 @@ from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.model import Experiment, Server
 from dballoc.experiment.schedule import Slot
 from dballoc.ground.errors import UsageError
-from dballoc.report import fit_report as said
-from dballoc.report.write_report import gather_document, write_report_outputs
+from dballoc.questions.compare import campaign_tables as campaigns
+from dballoc.questions.fit import answer as said
+from dballoc.questions.fit import figures as analysis
+from dballoc.questions.write_report import gather_document, write_report_outputs
 from dballoc.store.replay_facts import RecordedMark
 from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import MeasuredTrial, ProbeRow, StepRow

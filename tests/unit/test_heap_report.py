@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 from example_results import build
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables import profiles as heaps
 from dballoc.experiment import experiment_file
 from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.heap import heap_profile
 from dballoc.profile.heap.probe_snapshot import SampledBlock, parse_snapshot
 from dballoc.profile.model import Frame
-from dballoc.report.write_report import write_report_outputs
+from dballoc.questions.campaign.figures import profiles as heaps
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.write_report import write_report_outputs
 
 TABLE = {
     "name": "t",

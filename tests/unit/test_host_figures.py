@@ -8,20 +8,20 @@ import polars as pl
 import pytest
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import add_virtual_size, load_campaign
-from dballoc.analysis.measures import OF_LEVEL
-from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.measured_figures import MeasuredFigures
-from dballoc.analysis.published.published_comparison import compare_published
-from dballoc.analysis.tables import level_curves, trial_tables
-from dballoc.analysis.tables.time_series import POINTS, build_time_series
 from dballoc.document.charts import Variants
 from dballoc.document.model import Figure, Section
-from dballoc.report.charts import levels
-from dballoc.report.charts.levels import draw_time_series
-from dballoc.report.report_content import gather_report
-from dballoc.report.sections.published import make_published_section
-from dballoc.report.sections.tables import tabulate_memory
+from dballoc.questions.campaign.charts import levels
+from dballoc.questions.campaign.charts.levels import draw_time_series
+from dballoc.questions.campaign.figures import level_curves, trial_tables
+from dballoc.questions.campaign.figures.time_series import POINTS, build_time_series
+from dballoc.questions.campaign.sections.tables import tabulate_memory
+from dballoc.questions.compare.campaign_tables import add_virtual_size, load_campaign
+from dballoc.questions.compare.measures import OF_LEVEL
+from dballoc.questions.published import post_figures
+from dballoc.questions.published.figures import compare_published
+from dballoc.questions.published.measured_figures import MeasuredFigures
+from dballoc.questions.published.sections import make_published_section
+from dballoc.questions.report_content import gather_report
 
 Make = Callable[..., Path]
 TIB, GIB = 2**40, 2**30
@@ -181,7 +181,7 @@ def test_chinaunixs_user_cpu_is_compared_with_the_hosts(make: Make) -> None:
     campaign = load_campaign(
         make("r", blocks=3, workloads=["oltp_read_only", "oltp_read_write"], threads=[4])
     )
-    published = published_figures.parse_published(
+    published = post_figures.parse_published(
         "chinaunix-2013", *catalogue.published()["chinaunix-2013"]
     )
     [table] = compare_published(campaign, published)

@@ -11,15 +11,15 @@ import polars as pl
 import pytest
 from example_imports import MAPPING
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.profiles import load_imported_profiles
 from dballoc.cli.results_verbs import report as verb
 from dballoc.cli.shared import published_posts
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.intake.import_results import Imported, import_results
-from dballoc.report.report_content import gather_report
-from dballoc.report.sections import imported_results
-from dballoc.report.sections.imported_results import collect_imported_profile_tables
+from dballoc.questions.campaign.figures.profiles import load_imported_profiles
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.imported import sections as imported_results
+from dballoc.questions.imported.sections import collect_imported_profile_tables
+from dballoc.questions.report_content import gather_report
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.analysis.campaign_tables import load_campaign, load_unimported_campaign
-from dballoc.analysis.published.imported_machines import split_by_machine
-from dballoc.analysis.tables import level_curves
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.ground.errors import UsageError
 from dballoc.intake import csv_figures, sysbench_totals
 from dballoc.intake.import_results import import_results
-from dballoc.report.report_content import gather_report
-from dballoc.report.sections import imported_results as imported
+from dballoc.questions.campaign.figures import level_curves
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline
+from dballoc.questions.compare.campaign_tables import load_campaign, load_unimported_campaign
+from dballoc.questions.imported import sections as imported
+from dballoc.questions.imported.figures import split_by_machine
+from dballoc.questions.report_content import gather_report
 
 GOOD = """workload,threads,variant,tps
 ro,1,nt-heap,100

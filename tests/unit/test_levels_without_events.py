@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.level_curves import average_levels
 from dballoc.document import chart_files
-from dballoc.report.write_report import write_report_outputs
+from dballoc.questions.campaign.figures.level_curves import average_levels
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.write_report import write_report_outputs
 
 NOTHING_ENDED = (
     "window_events = 0, tps = 0, qps = 0, p50 = NULL, p95 = NULL, p99 = NULL, p999 = NULL"

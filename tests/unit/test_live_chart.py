@@ -1,6 +1,6 @@
 """The chart of what is alive in a trace."""
 
-from dballoc.report.replay.replay_charts import draw_live_curve
+from dballoc.questions.replay.charts import draw_live_curve
 
 HIGHS = [(1.0, 2**20), (2.0, 2**21)]
 

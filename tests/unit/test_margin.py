@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from example_results import Make
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.preference import Preference
-from dballoc.analysis.decisions.recommendation import Ending, Recommendation
 from dballoc.campaign.recorded_facts import check_margin
 from dballoc.document.model import Answer
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.report.report_content import judge_campaign
+from dballoc.questions.campaign.answer.preference import Preference
+from dballoc.questions.campaign.answer.recommendation import Ending, Recommendation
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.report_content import judge_campaign
 
 STORED = "INSERT OR REPLACE INTO campaign VALUES ('margin', '0.03')"
 # Throughput scatters by some per cent from trial to trial; a block takes a minute.

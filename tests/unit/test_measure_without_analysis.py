@@ -22,7 +22,7 @@ import measured_campaign
 from captured_run import run_captured
 from dballoc.campaign.ways import fit, replay, servers
 from dballoc.campaign.ways.duet_plan import USUAL
-from dballoc.analysis.statistics.variance_components import BlockCosts, PlanRequest, plan_slices
+from dballoc.questions.compare.duet_plan import BlockCosts, PlanRequest, plan_slices
 plan = plan_slices(
     USUAL,
     BlockCosts(1.0, 5.0, 2, 1),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.statistics.ratio_interval import (
+from dballoc.questions.statistics.ratio_interval import (
     GUARD,
     Variance,
     compute_ratio,

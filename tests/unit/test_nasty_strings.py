@@ -21,7 +21,6 @@ from example_explanations import look
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.catalogue import verdicts as limits
 from dballoc.cli.explain_parts.explain_request import LedgerView
 from dballoc.cli.explain_parts.ledger_table import print_explanation
@@ -44,9 +43,10 @@ from dballoc.evidence.sql.loadable_function import (
 )
 from dballoc.evidence.sql.server_memory import ServerMemory
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.report.report_content import gather_report
-from dballoc.report.tune import tune_answer
-from dballoc.report.wording.compose_answer import quote_directory
+from dballoc.questions.campaign.answer.compose_answer import quote_directory
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.report_content import gather_report
+from dballoc.questions.tune import answer
 from dballoc.servers.running import credentials
 from dballoc.store.open_database import FILE
 from nasty_strings import LINES, UNPRINTABLE
@@ -218,7 +218,7 @@ def test_a_directory_is_a_word_of_the_answers_command(tmp_path: Path) -> None:
         words = shlex.split(f"dballoc deploy {quote_directory(name)}")
         assert len(words) == 3
         assert words[2] == str(name) or not text.isprintable()
-    assert "quote_directory" in Path(tune_answer.__file__).read_text(encoding="utf-8")
+    assert "quote_directory" in Path(answer.__file__).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("table", "column"), COLUMNS)

@@ -2,8 +2,8 @@
 the last RSS seen.
 """
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.report.sections import tables
+from dballoc.questions.campaign.sections import tables
+from dballoc.questions.compare.campaign_tables import load_campaign
 
 KILLED = "UPDATE trial SET fault = 'oom', exit_status = -9, rss_peak = 400 * 1048576 + block * 1048576 WHERE outcome = 'fault'"
 

@@ -23,7 +23,7 @@ from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host.guardian import guardian
 from dballoc.profile.contention import contention
 from dballoc.profile.formats.profile_file import load_profile
-from dballoc.report.write_report import write_report_outputs
+from dballoc.questions.write_report import write_report_outputs
 from dballoc.store.results import Results
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.trace_file.write_trace import write_trace

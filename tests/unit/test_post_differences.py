@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.published.setup import workload_statements
-from dballoc.analysis.published.setup.campaign_setup import THP_SWITCHED_OFF
-from dballoc.analysis.published.setup.compare_options import describe_warmups, is_same_warmup
-from dballoc.analysis.published.setup.post_differences import compare_with_post
-from dballoc.analysis.published.setup.run_setup import (
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.post import Post
+from dballoc.host.settings import thp
+from dballoc.questions.published.setup import workload_statements
+from dballoc.questions.published.setup.campaign_setup import THP_SWITCHED_OFF
+from dballoc.questions.published.setup.compare_options import describe_warmups, is_same_warmup
+from dballoc.questions.published.setup.post_differences import compare_with_post
+from dballoc.questions.published.setup.run_setup import (
     DEFAULT,
     NOT_RUN,
     NOT_SET,
@@ -24,15 +27,12 @@ from dballoc.analysis.published.setup.run_setup import (
     RunSetup,
     WorkloadSetup,
 )
-from dballoc.analysis.published.setup.setting_values import (
+from dballoc.questions.published.setup.setting_values import (
     is_same_release,
     is_same_variant,
     normalize_value,
     spread_settings,
 )
-from dballoc.experiment.model import Experiment
-from dballoc.experiment.post import Post
-from dballoc.host.settings import thp
 
 
 def list_differences(post: Post, run: RunSetup) -> list[PostComparison]:

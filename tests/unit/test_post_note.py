@@ -12,11 +12,6 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.published.setup.campaign_setup import (
-    compare_campaign_with_post,
-    read_campaign_setup,
-)
 from dballoc.cli.verb_list import application
 from dballoc.document import vega_code
 from dballoc.document.html import render_html
@@ -27,9 +22,14 @@ from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.load.post_like import fill_post
-from dballoc.report.outputs.campaign_data import collect_tables
-from dballoc.report.report_content import judge_campaign
-from dballoc.report.wording.redact import redact_campaign
+from dballoc.questions.campaign_data import collect_tables
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.published.setup.campaign_setup import (
+    compare_campaign_with_post,
+    read_campaign_setup,
+)
+from dballoc.questions.redact import redact_campaign
+from dballoc.questions.report_content import judge_campaign
 
 Make = Callable[..., Path]
 

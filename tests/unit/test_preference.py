@@ -20,21 +20,25 @@ from test_report_answer import (
     ratio,
 )
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.preference import (
+from dballoc.cli.results_verbs import report as verb
+from dballoc.document.model import Answer
+from dballoc.ground.errors import UsageError
+from dballoc.questions.campaign.answer.compose_answer import compose_answer
+from dballoc.questions.campaign.answer.preference import (
     LEAST_MEMORY,
     check_preference,
     parse_margin,
     parse_preference,
 )
-from dballoc.analysis.decisions.recommendation import Ending, compute_constraint_bounds, recommend
-from dballoc.analysis.tables import baseline_comparison
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
-from dballoc.cli.results_verbs import report as verb
-from dballoc.document.model import Answer
-from dballoc.ground.errors import UsageError
-from dballoc.report.report_content import judge_campaign
-from dballoc.report.wording.compose_answer import compose_answer
+from dballoc.questions.campaign.answer.recommendation import (
+    Ending,
+    compute_constraint_bounds,
+    recommend,
+)
+from dballoc.questions.compare import baseline_comparison
+from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.report_content import judge_campaign
 
 CPU = make_metric("cpu:oltp")
 MUCH_LOWER, MUCH_HIGHER = (0.90, 0.94), (1.08, 1.12)
@@ -237,7 +241,7 @@ def test_for_programs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_block_recommends_nothing(make: Make) -> None:
-    from dballoc.report.report_content import gather_report
+    from dballoc.questions.report_content import gather_report
 
     data = gather_report(load_campaign(make("a", blocks=1))).data
     assert (data["recommended"], data["tie"]) == (None, None)

@@ -11,15 +11,15 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import published
 
 from dballoc import catalogue
-from dballoc.analysis.published.setup.post_differences import compare_with_post
-from dballoc.analysis.published.setup.run_setup import PostComparison
 from dballoc.doctor.shipped_experiments import plan_setup
 from dballoc.document.markdown import list_post_lines
 from dballoc.experiment import experiment_file
 from dballoc.experiment.scale import scale_table
 from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand
-from dballoc.report.wording.post_note import describe_comparisons
+from dballoc.questions.published.setup.post_differences import compare_with_post
+from dballoc.questions.published.setup.post_note import describe_comparisons
+from dballoc.questions.published.setup.run_setup import PostComparison
 
 
 class Runner:

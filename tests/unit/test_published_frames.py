@@ -13,35 +13,39 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.inclusive_frames import measure_frames, sum_frame_shares
-from dballoc.analysis.published.measured_figures import (
+from dballoc.document.terminal import print_document
+from dballoc.profile.contention.waits import PREEMPTED, QUEUED, WAITED, WAITS, WAKEUPS
+from dballoc.profile.formats.profile_file import save_profile
+from dballoc.profile.model import Frame, Profile, Sample, Value
+from dballoc.questions.campaign.figures.profiles import (
+    CampaignContention,
+    ContentionProfiles,
+    load_contention,
+)
+from dballoc.questions.campaign.sections.contention import make_contention_section
+from dballoc.questions.campaign.sections.scaled_down import list_scaling_notes
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.published import post_figures
+from dballoc.questions.published.frame_sections import (
+    collect_frame_table,
+    describe_frame_order,
+    tabulate_frames,
+)
+from dballoc.questions.published.inclusive_frames import measure_frames, sum_frame_shares
+from dballoc.questions.published.measured_figures import (
     CollapseHere,
     CollapseOutcome,
     LevelShare,
     VariantShares,
     find_collapses_here,
 )
-from dballoc.analysis.published.published_figures import FrameTable, Published, parse_frames
-from dballoc.analysis.tables.profiles import CampaignContention, ContentionProfiles, load_contention
-from dballoc.document.terminal import print_document
-from dballoc.profile.contention.waits import PREEMPTED, QUEUED, WAITED, WAITS, WAKEUPS
-from dballoc.profile.formats.profile_file import save_profile
-from dballoc.profile.model import Frame, Profile, Sample, Value
-from dballoc.report.sections.contention import make_contention_section
-from dballoc.report.sections.published import (
+from dballoc.questions.published.post_figures import FrameTable, Published, parse_frames
+from dballoc.questions.published.sections import (
     collect_published_tables,
     describe_collapse,
     make_published_section,
 )
-from dballoc.report.sections.published_frames import (
-    collect_frame_table,
-    describe_frame_order,
-    tabulate_frames,
-)
-from dballoc.report.sections.scaled_down import list_scaling_notes
-from dballoc.report.write_report import gather_document
+from dballoc.questions.write_report import gather_document
 
 NAME = "mdev-38369"
 BASELINE = "nt-heap"
@@ -59,7 +63,7 @@ ROW_LOCK = stack("do_command", "pthread_mutex_lock@libc.so.6", "[do_futex]")
 
 
 def post() -> Published:
-    return published_figures.parse_published(NAME, *catalogue.published()[NAME])
+    return post_figures.parse_published(NAME, *catalogue.published()[NAME])
 
 
 def frames() -> FrameTable:
@@ -361,13 +365,13 @@ def test_a_collapse_is_the_posts_if_the_others_go_on(
 
 def test_a_post_without_a_collapse_has_no_sentence(campaign: Path) -> None:
     name = "mdev-38369-hammerdb"
-    other = published_figures.parse_published(name, *catalogue.published()[name])
+    other = post_figures.parse_published(name, *catalogue.published()[name])
     assert find_collapses_here(load_campaign(campaign), other) == []
 
 
 def test_the_second_machines_figures_collapse_too() -> None:
     name = "mdev-38369-second-machine"
-    second = published_figures.parse_published(name, *catalogue.published()[name])
+    second = post_figures.parse_published(name, *catalogue.published()[name])
     assert [len(table.cells) for table in second.tables] == [16, 16]
     cells = {(c.workload, c.threads, c.column): c.value for t in second.tables for c in t.cells}
     assert cells["oltp_read_only", 128, "nt-heap"] == 1010.46

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from simulate import BASELINE, list_logs
 
-from dballoc.analysis.statistics.ratio_interval import compute_ratio
+from dballoc.questions.statistics.ratio_interval import compute_ratio
 
 logs = st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=40)
 

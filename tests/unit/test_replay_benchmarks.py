@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from example_ratios import make_metric, make_ratio
 
-from dballoc.analysis.measures import Metric
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.measures import Metric
 from dballoc.trace.recording.read_recording import RecordingCondition
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

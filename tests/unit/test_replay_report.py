@@ -17,25 +17,25 @@ from example_replays import (
 from example_results import MIB
 
 from dballoc.allocators.find_library import Allocator
-from dballoc.analysis.campaign_tables import load_campaign, load_server_campaign
-from dballoc.analysis.decisions.preference import parse_preference
-from dballoc.analysis.replay.replay_figures import (
+from dballoc.campaign.replay.prepare_replay import may_decay
+from dballoc.campaign.replay.replay_rows import find_peak_within
+from dballoc.deploy.deployment import build_deployment
+from dballoc.document.model import Document
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.questions.campaign.answer.preference import parse_preference
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline, declare_procedures
+from dballoc.questions.compare.campaign_tables import load_campaign, load_server_campaign
+from dballoc.questions.diff.figures import compare_campaigns
+from dballoc.questions.replay.figures import (
     average_curves,
     average_latencies,
     average_replays,
     estimate_real_peak,
     measure_fidelity,
 )
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
-from dballoc.analysis.tables.campaign_diff import compare_campaigns
-from dballoc.campaign.replay.prepare_replay import may_decay
-from dballoc.campaign.replay.replay_rows import find_peak_within
-from dballoc.deploy.deployment import build_deployment
-from dballoc.document.model import Document
-from dballoc.ground.errors import Failure, UsageError
-from dballoc.report.replay.replay_sections import judge_replays
-from dballoc.report.report_content import gather_report
-from dballoc.report.write_report import write_report_outputs
+from dballoc.questions.replay.sections import judge_replays
+from dballoc.questions.report_content import gather_report
+from dballoc.questions.write_report import write_report_outputs
 from dballoc.store.replay_facts import RecordedMark
 
 pytestmark = pytest.mark.long

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from example_ratios import make_metric, make_ratio
 
-from dballoc.analysis.decisions.preference import parse_preference
-from dballoc.analysis.decisions.recommendation import RecommendationBasis, recommend
-from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
-from dballoc.analysis.decisions.settling_time import SettlingTime, Way
-from dballoc.analysis.measures import Metric, list_judged
-from dballoc.analysis.statistics.ratio_interval import Ratio
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.document.model import Answer
-from dballoc.report.wording.answer import Progress, describe_verdict
-from dballoc.report.wording.answer_table import TailLatency
-from dballoc.report.wording.compose_answer import Surroundings, compose_answer
+from dballoc.questions.campaign.answer.answer_table import TailLatency
+from dballoc.questions.campaign.answer.compose_answer import Surroundings, compose_answer
+from dballoc.questions.campaign.answer.preference import parse_preference
+from dballoc.questions.campaign.answer.recommendation import RecommendationBasis, recommend
+from dballoc.questions.campaign.answer.settling_time import SettlingTime, Way
+from dballoc.questions.compare.answer_words import Progress, describe_verdict
+from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.measures import Metric, list_judged
+from dballoc.questions.compare.procedure import declare_procedure, declare_shares
+from dballoc.questions.statistics.ratio_interval import Ratio
 
 TPS = make_metric("tps:oltp", 16)
 READS = make_metric("tps:reads", 16)

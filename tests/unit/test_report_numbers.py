@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dballoc.ground import numbers
-from dballoc.report.wording import ratios_as_text
+from dballoc.questions.compare import ratios_as_text
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,20 @@ import pytest
 from example_results import SIZES
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.published import measured_figures, published_comparison, published_figures
-from dballoc.analysis.published.published_comparison import ShapeAgreement, compare_published
-from dballoc.analysis.published.published_figures import Published
 from dballoc.cli.shared import published_posts
 from dballoc.experiment.post import PostCpus
 from dballoc.ground.errors import UsageError
-from dballoc.report.report_content import gather_report
-from dballoc.report.sections import scaled_down
-from dballoc.report.sections.published import (
+from dballoc.questions.campaign.sections import scaled_down
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.published import figures, measured_figures, post_figures
+from dballoc.questions.published.figures import ShapeAgreement, compare_published
+from dballoc.questions.published.post_figures import Published
+from dballoc.questions.published.sections import (
     collect_published_tables,
     describe_published_cpus,
     make_published_section,
 )
+from dballoc.questions.report_content import gather_report
 
 Make = Callable[..., Path]
 
@@ -30,7 +30,7 @@ SCALED = {"factor": 0.01, "rows": 50_000_000, "threads": [256], "level": "20m", 
 
 
 def post(name: str) -> Published:
-    return published_figures.parse_published(name, *catalogue.published()[name])
+    return post_figures.parse_published(name, *catalogue.published()[name])
 
 
 @pytest.fixture
@@ -277,7 +277,7 @@ def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.Monke
 def test_a_collapse_elsewhere_is_another_one(
     first: tuple[int, int] | None, second: tuple[int, int] | None, same: bool
 ) -> None:
-    assert published_comparison._is_same_collapse(first, second) is same
+    assert figures._is_same_collapse(first, second) is same
 
 
 @pytest.mark.parametrize(

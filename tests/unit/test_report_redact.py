@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from example_results import BARE_FACTS
 
-from dballoc.report.wording.redact import Redaction
+from dballoc.questions.redact import Redaction
 from dballoc.store.facts import DuetFacts, WorkloadFacts
 
 REDACTION = Redaction(

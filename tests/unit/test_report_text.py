@@ -7,8 +7,8 @@ import pytest
 from dballoc.document import markdown, page
 from dballoc.document.markdown import escape_markdown
 from dballoc.document.model import Answer, Document, Section, Table
-from dballoc.report.report_content import Listing
-from dballoc.report.write_report import FORMS
+from dballoc.questions.report_content import Listing
+from dballoc.questions.write_report import FORMS
 
 HOSTILE = "</script><script>alert(1)</script><!-- | `x` \u2028 *b* [l](javascript:1)"
 

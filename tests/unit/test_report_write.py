@@ -23,16 +23,16 @@ from example_results import (
 )
 from rich.console import Console
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables import trial_tables
-from dballoc.analysis.tables.level_curves import compare_all_pairs
-from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.document.terminal import print_document
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.report.report_content import gather_report
-from dballoc.report.write_report import FORMS, gather_document, write_report_outputs
+from dballoc.questions.campaign.figures import trial_tables
+from dballoc.questions.campaign.figures.level_curves import compare_all_pairs
+from dballoc.questions.campaign.figures.time_series import build_time_series
+from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.report_content import gather_report
+from dballoc.questions.write_report import FORMS, gather_document, write_report_outputs
 from dballoc.store.facts import WorkloadFacts
 from dballoc.store.results import Results
 

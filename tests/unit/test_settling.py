@@ -8,9 +8,6 @@ import pymysql
 import pytest
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.preference import LEAST_MEMORY
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.trials import settling as settling_module
 from dballoc.campaign.trials.settling import (
     Settling,
@@ -18,7 +15,10 @@ from dballoc.campaign.trials.settling import (
     begin_settling,
     end_settling,
 )
-from dballoc.report.sections.shared_sections import describe_method
+from dballoc.questions.campaign.answer.preference import LEAST_MEMORY
+from dballoc.questions.campaign.sections.shared_sections import describe_method
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline
+from dballoc.questions.compare.campaign_tables import load_campaign
 
 MYSQL = {
     "innodb_max_dirty_pages_pct": "90.000000",

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 from test_report_answer import CPU, EQUAL, LOWER, OPEN, PEAK, TPS, comparisons
 
-from dballoc.analysis.decisions.preference import LEAST_MEMORY
-from dballoc.analysis.decisions.recommendation import Recommendation, recommend
-from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
-from dballoc.analysis.decisions.settling_time import (
+from dballoc.questions.campaign.answer.preference import LEAST_MEMORY
+from dballoc.questions.campaign.answer.recommendation import Recommendation, recommend
+from dballoc.questions.campaign.answer.settling_time import (
     LONGEST,
     DesignPace,
     OpenFigure,
@@ -22,13 +21,14 @@ from dballoc.analysis.decisions.settling_time import (
     compute_settling,
     list_open_figures,
 )
-from dballoc.analysis.measures import list_judged
-from dballoc.analysis.statistics.detectable_difference import (
+from dballoc.questions.compare.baseline_comparison import Comparisons
+from dballoc.questions.compare.measures import list_judged
+from dballoc.questions.compare.procedure import declare_procedure, declare_shares
+from dballoc.questions.statistics.detectable_difference import (
     POWER,
     count_blocks_to_exclude,
     has_power,
 )
-from dballoc.analysis.tables.baseline_comparison import Comparisons
 
 
 @pytest.mark.parametrize(("scatter", "distance"), [(0.02, 0.01), (0.05, 0.03), (0.01, 0.03)])

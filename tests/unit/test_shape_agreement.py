@@ -7,17 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc import catalogue
-from dballoc.analysis.measures import OF_LEVEL
-from dballoc.analysis.published import measured_figures, published_figures
-from dballoc.analysis.published.published_comparison import (
-    BAND,
-    ShapeAgreement,
-    combine_shapes,
-    judge_shape,
-)
-from dballoc.analysis.statistics.ratio_interval import Interval
 from dballoc.experiment import experiment_file
 from dballoc.load.post_like import fill_post
+from dballoc.questions.compare.measures import OF_LEVEL
+from dballoc.questions.published import measured_figures, post_figures
+from dballoc.questions.published.figures import BAND, ShapeAgreement, combine_shapes, judge_shape
+from dballoc.questions.statistics.ratio_interval import Interval
 
 # What a published figure can be of.
 MEASURES = {
@@ -78,7 +73,7 @@ def test_a_row_differs_if_any_two_of_its_figures_do(
 
 @pytest.mark.parametrize("name", catalogue.published())
 def test_every_published_figure_has_its_place_in_the_shipped_experiment(name: str) -> None:
-    found = published_figures.parse_published(name, *catalogue.published()[name])
+    found = post_figures.parse_published(name, *catalogue.published()[name])
     experiment = experiment_file.build_experiment(
         fill_post(experiment_file.parse_table(catalogue.experiments()[name], name), name), name
     )

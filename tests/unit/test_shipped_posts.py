@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from dballoc import catalogue
-from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.doctor.shipped_experiments import plan_setup
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand
+from dballoc.questions.published import post_figures
+from dballoc.questions.published.setup.post_differences import compare_with_post
 
 KNOWN = Path(__file__).parents[1] / "data" / "post-differences.txt"
 HEAD = """What shipped experiments do otherwise than their posts, before they are scaled, on any host.
@@ -99,7 +99,7 @@ def test_a_reason_says_why_it_cannot_be_as_in_the_post(name: str, topic: str, wo
 
 def test_the_figures_of_the_jemalloc_notes_say_that_there_are_two_readings() -> None:
     name = "percona-2013-jemalloc-versions"
-    published = published_figures.parse_published(name, *catalogue.published()[name])
+    published = post_figures.parse_published(name, *catalogue.published()[name])
     assert any("512 and 1024" in remark for remark in published.remarks)
 
 

@@ -38,8 +38,8 @@ from simulate import (
     violations,
 )
 
-from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
-from dballoc.analysis.statistics.ratio_interval import compute_ratio
+from dballoc.questions.compare.verdict import DEFAULT_MARGIN
+from dballoc.questions.statistics.ratio_interval import compute_ratio
 
 pytestmark = pytest.mark.long
 

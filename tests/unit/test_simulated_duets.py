@@ -32,7 +32,7 @@ from simulate import (
     violations,
 )
 
-from dballoc.analysis.statistics.duet_estimates import Estimate, Piece, compute_block_log
+from dballoc.questions.statistics.duet_estimates import Estimate, Piece, compute_block_log
 
 pytestmark = pytest.mark.long
 

@@ -14,18 +14,18 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from simulated_campaigns import BETTER, Shape, compute_intervals, find_decided, simulate
 
-from dballoc.analysis.decisions.sequential_test import CPU, ERROR, MEMORY
-from dballoc.analysis.decisions.stopping_rule import is_settled
-from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, Verdict, judge_ratio
-from dballoc.analysis.statistics.ratio_interval import (
+from dballoc.experiment.designs import Design
+from dballoc.questions.campaign.answer.stopping_rule import is_settled
+from dballoc.questions.compare.baseline_comparison import Comparison
+from dballoc.questions.compare.procedure import CPU, ERROR, MEMORY
+from dballoc.questions.compare.verdict import DEFAULT_MARGIN, Verdict, judge_ratio
+from dballoc.questions.statistics.ratio_interval import (
     Variance,
     compute_ratio,
     compute_variance,
     exp_clamped,
     moderate_variances,
 )
-from dballoc.analysis.tables.baseline_comparison import Comparison
-from dballoc.experiment.designs import Design
 
 
 @given(

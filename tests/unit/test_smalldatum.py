@@ -5,11 +5,11 @@ my.cnf, his order, his units.
 import pytest
 
 from dballoc import catalogue
-from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.published_figures import Published, PublishedTable
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.experiment.model import Experiment
+from dballoc.questions.published import post_figures
+from dballoc.questions.published.post_figures import Published, PublishedTable
 
 # github.com/mdcallag/mytools, bench/arc/apr25.c48.malloc/25apr.c48.inno.conf and …fbmy.conf, but for paths (datadir, tmpdir,
 # innodb_data_home_dir, innodb_data_file_path, innodb_log_group_home_dir, rocksdb_wal_dir, that of log_bin), server_id, and
@@ -98,7 +98,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def post(name: str) -> Published:
-    return published_figures.parse_published(name, *catalogue.published()[name])
+    return post_figures.parse_published(name, *catalogue.published()[name])
 
 
 def find_table(name: str, table: str) -> PublishedTable:

@@ -7,16 +7,16 @@ import pytest
 from example_ratios import make_metric
 from test_report_answer import EQUAL, HIGHER, LOWER, PEAK, TPS, comparisons, ratio
 
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.document.charts import Variants
 from dballoc.document.model import Figure
-from dballoc.report.charts.ratios import draw_pair_matrix
-from dballoc.report.charts.speed_against_memory import (
+from dballoc.questions.campaign.charts.speed_against_memory import (
     _compute_label_box,
     _compute_overlap,
     draw_speed_against_memory,
     place_labels,
 )
+from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.ratio_charts import draw_pair_matrix
 
 CPU = make_metric("cpu:oltp")
 

@@ -13,28 +13,28 @@ import polars as pl
 import pytest
 from simulated_hosts import SimulatedHosts, run
 
-from dballoc.analysis.campaign_tables import Campaign, load_campaign
-from dballoc.analysis.decisions.comparability import Comparability, pair_campaigns
-from dballoc.analysis.decisions.settling_time import measure_paces
-from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.hosts import host_pool
-from dballoc.analysis.hosts.host_pool import Exclusion, HostPool, pool_hosts
-from dballoc.analysis.hosts.split_by_host import count_lost_hosts, find_own_name, split_by_host
-from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.cli.results_verbs import combine as verb
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.numbers import listing
-from dballoc.report.diff_report import Side
-from dballoc.report.hosts.hosts_report import compose_headline, describe_verdicts
-from dballoc.report.hosts.redact_hosts import redact_pool
-from dballoc.report.sections import tables
-from dballoc.report.sections.shared_sections import CLIENTS_APART, describe_method
-from dballoc.report.wording.answer import measure_progress
-from dballoc.report.wording.compose_answer import compose_notes
-from dballoc.report.wording.redact import redact_campaign
-from dballoc.report.write_report import write_report_outputs
+from dballoc.questions.campaign.answer.compose_answer import compose_notes
+from dballoc.questions.campaign.answer.settling_time import measure_paces
+from dballoc.questions.campaign.sections import tables
+from dballoc.questions.campaign.sections.shared_sections import CLIENTS_APART, describe_method
+from dballoc.questions.compare.answer_words import measure_progress
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline, declare_procedures
+from dballoc.questions.compare.campaign_tables import Campaign, load_campaign
+from dballoc.questions.compare.comparability import Comparability, pair_campaigns
+from dballoc.questions.compare.split_by_host import count_lost_hosts, find_own_name, split_by_host
+from dballoc.questions.compare.verdict import Verdict
+from dballoc.questions.diff.answer import Side
+from dballoc.questions.hosts import host_pool
+from dballoc.questions.hosts.answer import compose_headline, describe_verdicts
+from dballoc.questions.hosts.figures import judge_over_hosts
+from dballoc.questions.hosts.host_pool import Exclusion, HostPool, pool_hosts
+from dballoc.questions.hosts.redact_hosts import redact_pool
+from dballoc.questions.redact import redact_campaign
+from dballoc.questions.write_report import write_report_outputs
 
 pytestmark = pytest.mark.long
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.cli.results_verbs import deploy
 from dballoc.document.model import Answer
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.report.tune.tune_answer import answer_tune
-from dballoc.report.tune.tune_report import (
+from dballoc.questions.tune.answer import answer_tune
+from dballoc.questions.tune.figures import load_tuned
+from dballoc.questions.tune.sections import (
     describe_knobs,
     describe_method,
     gather_tune_report,

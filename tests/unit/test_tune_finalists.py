@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dballoc.analysis.tune.estimate_effects import compare_settings, estimate_effects
-from dballoc.analysis.tune.search_history import ConfigurationResult, Ratios
+from dballoc.questions.tune.estimate_effects import compare_settings, estimate_effects
+from dballoc.questions.tune.search_history import ConfigurationResult, Ratios
 from dballoc.tune.choose_finalists import (
     HALF_WIDTH,
     choose_finalists,

@@ -10,17 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.tune.estimate_effects import (
+from dballoc.document.charts import Variants
+from dballoc.questions.tune.estimate_effects import (
     Estimated,
     Likely,
     estimate_effects,
     estimate_front,
     estimate_settings,
 )
-from dballoc.analysis.tune.search_history import ConfigurationResult, Ratios, find_front, list_front
-from dballoc.analysis.tune.tuned import load_tuned
-from dballoc.document.charts import Variants
-from dballoc.report.tune.tune_report import draw_front, tabulate_standings
+from dballoc.questions.tune.figures import load_tuned
+from dballoc.questions.tune.search_history import (
+    ConfigurationResult,
+    Ratios,
+    find_front,
+    list_front,
+)
+from dballoc.questions.tune.sections import draw_front, tabulate_standings
 
 
 def standing(variant: str, *readings: tuple[float, float], **changes: Any) -> ConfigurationResult:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dballoc.analysis.tune.search_history import Tried
 from dballoc.campaign.session import Stop
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.ground.errors import UsageError
+from dballoc.questions.tune.search_history import Tried
 from dballoc.store.facts import DeclaredConfirmation
 from dballoc.tune import run_confirmation, run_search
 from dballoc.tune.plan_trials import (

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from example_results import build
 
-from dballoc.analysis.tune.search_history import (
+from dballoc.experiment.designs import Design
+from dballoc.experiment.model import Experiment, TraceReplay, Tune, Variant
+from dballoc.questions.tune.search_history import (
     ConfigurationResult,
     Origin,
     Ratios,
@@ -18,8 +20,6 @@ from dballoc.analysis.tune.search_history import (
     load_tried,
     summarize_standings,
 )
-from dballoc.experiment.designs import Design
-from dballoc.experiment.model import Experiment, TraceReplay, Tune, Variant
 from dballoc.store.facts import Surveyed
 from dballoc.tune.plan_trials import (
     Candidate,

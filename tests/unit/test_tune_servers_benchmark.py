@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dballoc.analysis.tune.search_history import Origin, Tried
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.questions.tune.search_history import Origin, Tried
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.analysis.campaign_tables import Campaign, load_campaign
-from dballoc.analysis.two_speeds import find_two_speeds
-from dballoc.report.report_content import gather_report
-from dballoc.report.wording.noise_and_network import describe_two_speeds
+from dballoc.questions.campaign.answer.noise_and_network import describe_two_speeds
+from dballoc.questions.campaign.figures.two_speeds import find_two_speeds
+from dballoc.questions.compare.campaign_tables import Campaign, load_campaign
+from dballoc.questions.report_content import gather_report
 
 Make = Callable[..., Path]
 

@@ -4,12 +4,12 @@ import pytest
 from example_ratios import make_metric, make_ratio
 from simulate import declare_even
 
-from dballoc.analysis.decisions.recommendation import recommend
-from dballoc.analysis.decisions.stopping_rule import all_decided, narrow
-from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
-from dballoc.analysis.statistics.ratio_interval import Ratio
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
-from dballoc.analysis.tables.level_curves import find_peak_and_collapse
+from dballoc.questions.campaign.answer.recommendation import recommend
+from dballoc.questions.campaign.answer.stopping_rule import all_decided, narrow
+from dballoc.questions.campaign.figures.level_curves import find_peak_and_collapse
+from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.verdict import Verdict, judge_ratio
+from dballoc.questions.statistics.ratio_interval import Ratio
 
 SPEED = make_metric("tps:w")
 PEAK = make_metric("rss_peak")

@@ -6,7 +6,7 @@ import random
 import pytest
 from scipy import stats
 
-from dballoc.analysis.statistics.ratio_interval import compute_unpaired_ratio
+from dballoc.questions.statistics.ratio_interval import compute_unpaired_ratio
 
 
 def draw(rng: random.Random, n: int, mean: float, sd: float) -> list[float]:

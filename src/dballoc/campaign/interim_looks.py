@@ -2,7 +2,7 @@
 campaign runs, in the time that there is.
 
 The numbers of blocks at which an extension is judged were declared before the first block
-(dballoc.analysis.decisions.sequential_test), so that going on costs no more error than was set
+(dballoc.questions.compare.procedure), so that going on costs no more error than was set
 aside for it.
 """
 
@@ -10,22 +10,19 @@ import statistics
 from collections.abc import Mapping
 from pathlib import Path
 
-from dballoc.analysis.campaign_tables import Campaign, load_campaign, load_server_campaign
-from dballoc.analysis.decisions.sequential_test import (
-    Procedure,
-    list_extension_goals,
-)
-from dballoc.analysis.decisions.stopping_rule import is_design_decided
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.campaign.looks import Extension
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.ground.errors import UsageError
 from dballoc.ground.numbers import duration
+from dballoc.questions.campaign.answer.stopping_rule import is_design_decided
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline, declare_procedures
+from dballoc.questions.compare.campaign_tables import Campaign, load_campaign, load_server_campaign
+from dballoc.questions.compare.procedure import Procedure, list_extension_goals
 
 
 class InterimLooks:
     """Judges a campaign by its declared procedure
-    (:mod:`dballoc.analysis.decisions.stopping_rule`).
+    (:mod:`dballoc.questions.campaign.answer.stopping_rule`).
     """
 
     def declare_procedures(self, directory: Path) -> Mapping[str, Procedure]:

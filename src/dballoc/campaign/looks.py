@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.ground.numbers import listing
+from dballoc.questions.compare.procedure import Procedure
 
 
 class Looks(Protocol):

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import dballoc
-from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.experiment import experiment_file
@@ -13,6 +12,7 @@ from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.designs import Design
 from dballoc.ground.errors import UsageError
 from dballoc.host import machine_description
+from dballoc.questions.compare.verdict import DEFAULT_MARGIN
 from dballoc.store.facts import (
     CounterFacts,
     DuetFacts,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.campaign.block_history import BlockHistory
 from dballoc.campaign.looks import Extension, Looks
 from dballoc.campaign.noise_samples import BlockNoiseMeter
@@ -20,6 +19,7 @@ from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.campaign.ways.way import Blocks, DurationEstimate, TrialT, Unsuitable
 from dballoc.ground.errors import UsageError
+from dballoc.questions.compare.procedure import Procedure
 from dballoc.store.facts import DuetFacts, Facts
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results

@@ -142,7 +142,7 @@ def experiments() -> dict[str, str]:
 
 def published() -> dict[str, tuple[str, str]]:
     """Published figures by name: what they are of (TOML) and the figures (CSV); see
-    :mod:`dballoc.analysis.published.published_figures`.
+    :mod:`dballoc.questions.published.post_figures`.
     """
     folder = files(__name__) / "published"
     names = sorted(

@@ -13,12 +13,12 @@ import polars as pl
 from dballoc.allocators import host_requirements, server_environment, setting_effects
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.setting_effects import MallocSettings
-from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables import baseline_comparison
 from dballoc.catalogue import allocators
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
+from dballoc.questions.compare import baseline_comparison
+from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.servers.families import find_family_named
 
 # The shim that keeps a server from switching THP off for itself (native/thp).

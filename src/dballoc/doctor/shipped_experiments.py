@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
-from dballoc.analysis.published.setup.post_differences import compare_with_post
-from dballoc.analysis.published.setup.run_setup import PostComparison, RunSetup, WorkloadSetup
 from dballoc.campaign.preparation.prepare_variant import count_most_clients
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment, Server, Variant
@@ -22,6 +20,8 @@ from dballoc.load import workload as find_workload
 from dballoc.load.post_like import fill_post
 from dballoc.load.workload import Workload
 from dballoc.load.workload_cycles import expand
+from dballoc.questions.published.setup.post_differences import compare_with_post
+from dballoc.questions.published.setup.run_setup import PostComparison, RunSetup, WorkloadSetup
 from dballoc.servers import build as find_build
 from dballoc.servers.families import Family, describe_family
 from dballoc.servers.private import command_line

@@ -1,6 +1,6 @@
 """What a published post states of its set-up, as data: the table ``[post]`` of an experiment that
 repeats the post. It decides nothing of a campaign; reports compare it with what ran
-(:mod:`dballoc.analysis.published.setup.post_differences`).
+(:mod:`dballoc.questions.published.setup.post_differences`).
 """
 
 import difflib

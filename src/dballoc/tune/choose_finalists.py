@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from dballoc.analysis.decisions.preference import Objective
-from dballoc.analysis.tune.estimate_effects import (
+from dballoc.questions.campaign.answer.preference import Objective
+from dballoc.questions.tune.estimate_effects import (
     Effects,
     Floats,
     Measure,
     draw_effects,
     estimate_effects,
 )
-from dballoc.analysis.tune.search_history import ConfigurationResult
+from dballoc.questions.tune.search_history import ConfigurationResult
 
 # The gain that a finalist must be expected to have, as ln.
 LEAST_GAIN = 0.02

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dballoc.analysis.decisions.preference import Objective
-from dballoc.analysis.tune.search_history import (
+from dballoc.experiment.designs import Design
+from dballoc.questions.campaign.answer.preference import Objective
+from dballoc.questions.tune.search_history import (
     ConfigurationResult,
     Origin,
     Stage,
@@ -25,7 +26,6 @@ from dballoc.analysis.tune.search_history import (
     list_front,
     summarize_standings,
 )
-from dballoc.experiment.designs import Design
 from dballoc.tune.choose_finalists import (
     MOST_DRAWN,
     choose_finalists,

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import get_args
 
-from dballoc.analysis.decisions.preference import Preference, check_preference
-from dballoc.analysis.tune.search_history import select_searched
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, prepare_duet, share_host
@@ -22,6 +20,8 @@ from dballoc.experiment.model import Experiment, ThpMode, Tune, Variant
 from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 from dballoc.host.settings import machine_lock, thp
+from dballoc.questions.campaign.answer.preference import Preference, check_preference
+from dballoc.questions.tune.search_history import select_searched
 from dballoc.store.facts import Facts
 from dballoc.tune.replay_trials import prepare_replays
 from dballoc.tune.search_aim import check_bounds, make_search_aim, parse_aim

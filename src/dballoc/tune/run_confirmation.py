@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from dballoc.analysis.tune import search_history
-from dballoc.analysis.tune.search_history import Tried
 from dballoc.campaign import results_directory, run_blocks
 from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.observer import Observer
@@ -24,6 +22,8 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import UsageError
 from dballoc.ground.numbers import listing
+from dballoc.questions.tune import search_history
+from dballoc.questions.tune.search_history import Tried
 from dballoc.store.facts import DeclaredConfirmation, Facts
 from dballoc.store.results import Results
 from dballoc.tune.choose_finalists import choose_finalists

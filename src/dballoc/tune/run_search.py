@@ -8,12 +8,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from dballoc.analysis.tune import search_history
-from dballoc.analysis.tune.search_history import (
-    Stage,
-    Tried,
-    compare_with_default,
-)
 from dballoc.campaign.observer import Observer, SearchProgress
 from dballoc.campaign.recorded_facts import make_server_facts
 from dballoc.campaign.replay.prepare_replay import PreparedReplay
@@ -28,6 +22,8 @@ from dballoc.campaign.ways.solo import estimate_solo_trial_seconds
 from dballoc.experiment.designs import Design
 from dballoc.ground.errors import UsageError
 from dballoc.ground.numbers import count, listing
+from dballoc.questions.tune import search_history
+from dballoc.questions.tune.search_history import Stage, Tried, compare_with_default
 from dballoc.servers.private.data_template import Template
 from dballoc.store.facts import Facts, Surveyed
 from dballoc.store.results import Results, TrialRecord

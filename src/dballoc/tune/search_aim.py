@@ -3,8 +3,8 @@
 import math
 from collections.abc import Collection
 
-from dballoc.analysis.decisions.preference import Objective, Preference, parse_preference
 from dballoc.ground.errors import UsageError
+from dballoc.questions.campaign.answer.preference import Objective, Preference, parse_preference
 from dballoc.tune.plan_trials import SearchAim
 
 # What the other objective may cost where nothing is said: 3 %.

@@ -8,7 +8,6 @@ import random
 import time
 from dataclasses import replace
 
-from dballoc.analysis.tune.search_history import Stage
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, share_host
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.prepare_replay import PreparedReplay
@@ -24,6 +23,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.ground.errors import UsageError
 from dballoc.host.settings import thp
+from dballoc.questions.tune.search_history import Stage
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import CandidateRow, MeasuredTrial, SliceCounterRow, SliceRow

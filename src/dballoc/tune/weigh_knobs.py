@@ -16,13 +16,13 @@ from typing import Any
 
 import optuna
 
-from dballoc.analysis.tune.estimate_effects import (
+from dballoc.questions.tune.estimate_effects import (
     Likely,
     Measure,
     describe_effect,
     estimate_settings,
 )
-from dballoc.analysis.tune.search_history import (
+from dballoc.questions.tune.search_history import (
     ConfigurationResult,
     Stage,
     Tried,

@@ -4,28 +4,28 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from dballoc.analysis.campaign_tables import load_unimported_campaign
-from dballoc.analysis.hosts.host_pool import pool_hosts
-from dballoc.analysis.hosts.split_by_host import split_by_host
-from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
 from dballoc.document import chart_files
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.report.hosts.hosts_report import describe_verdicts, gather_hosts_report
-from dballoc.report.hosts.redact_hosts import redact_pool
+from dballoc.questions.compare.campaign_tables import load_unimported_campaign
+from dballoc.questions.compare.split_by_host import split_by_host
+from dballoc.questions.hosts.answer import describe_verdicts, gather_hosts_report
+from dballoc.questions.hosts.figures import judge_over_hosts
+from dballoc.questions.hosts.host_pool import pool_hosts
+from dballoc.questions.hosts.redact_hosts import redact_pool
 from dballoc.store.open_database import FILE
 from targets.results_database import make_results
 
 OF = (
     "dballoc.store.facts",
-    "dballoc.analysis.results_consistency",
-    "dballoc.analysis.hosts.split_by_host",
-    "dballoc.analysis.hosts.host_pool",
-    "dballoc.analysis.hosts.host_pool",
-    "dballoc.analysis.hosts.host_pool",
-    "dballoc.analysis.hosts.verdicts_over_hosts",
-    "dballoc.analysis.statistics.mean_over_hosts",
-    "dballoc.report.hosts.hosts_report",
-    "dballoc.report.hosts.redact_hosts",
+    "dballoc.questions.compare.results_consistency",
+    "dballoc.questions.compare.split_by_host",
+    "dballoc.questions.hosts.host_pool",
+    "dballoc.questions.hosts.host_pool",
+    "dballoc.questions.hosts.host_pool",
+    "dballoc.questions.hosts.figures",
+    "dballoc.questions.statistics.mean_over_hosts",
+    "dballoc.questions.hosts.answer",
+    "dballoc.questions.hosts.redact_hosts",
 )
 PRIVILEGED = False
 

@@ -3,10 +3,10 @@ what it does.
 """
 
 from dballoc import catalogue
-from dballoc.analysis.published.setup.post_differences import compare_with_post
-from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.experiment import experiment_file
 from dballoc.ground.errors import UsageError
+from dballoc.questions.published.setup.post_differences import compare_with_post
+from dballoc.questions.published.setup.run_setup import RunSetup, WorkloadSetup
 
 OF = (
     "dballoc.experiment.experiment_file",
@@ -15,12 +15,12 @@ OF = (
     "dballoc.experiment.sweep",
     "dballoc.experiment.durations_and_sizes",
     "dballoc.ground.readers",
-    "dballoc.analysis.published.setup.compare_machine",
-    "dballoc.analysis.published.setup.compare_options",
-    "dballoc.analysis.published.setup.post_differences",
-    "dballoc.analysis.published.setup.setting_values",
-    "dballoc.analysis.published.setup.compare_options",
-    "dballoc.analysis.published.setup.workload_statements",
+    "dballoc.questions.published.setup.compare_machine",
+    "dballoc.questions.published.setup.compare_options",
+    "dballoc.questions.published.setup.post_differences",
+    "dballoc.questions.published.setup.setting_values",
+    "dballoc.questions.published.setup.compare_options",
+    "dballoc.questions.published.setup.workload_statements",
 )
 PRIVILEGED = False
 

@@ -10,7 +10,7 @@ from dballoc.ground.errors import UsageError
 from dballoc.intake import foreign_kinds, stack_profiles
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits_below_malloc import split_waits
-from dballoc.report.sections import contention
+from dballoc.questions.campaign.sections import contention
 
 OF = (
     "dballoc.intake.stack_profiles",

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from example_results import build
 
-from dballoc.analysis.campaign_tables import read_results
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import Failure, UsageError
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline
+from dballoc.questions.compare.campaign_tables import read_results
 from dballoc.store.open_database import FILE
 
 OF = (
     "dballoc.store.open_database",
     "dballoc.store.column_types",
     "dballoc.store.facts",
-    "dballoc.analysis.results_consistency",
+    "dballoc.questions.compare.results_consistency",
 )
 PRIVILEGED = False
 

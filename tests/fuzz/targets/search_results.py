@@ -10,21 +10,21 @@ from pathlib import Path
 
 from example_results import build
 
-from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.report.tune.tune_answer import answer_tune
-from dballoc.report.tune.tune_report import describe_method
+from dballoc.questions.tune.answer import answer_tune
+from dballoc.questions.tune.figures import load_tuned
+from dballoc.questions.tune.sections import describe_method
 from dballoc.store.open_database import FILE
 from dballoc.tune.choose_finalists import choose_finalists
 
 OF = (
-    "dballoc.analysis.tune.search_history",
-    "dballoc.analysis.tune.tuned",
+    "dballoc.questions.tune.search_history",
+    "dballoc.questions.tune.figures",
     "dballoc.tune.choose_finalists",
-    "dballoc.analysis.tune.estimate_effects",
-    "dballoc.analysis.tune.estimate_effects",
-    "dballoc.report.tune.tune_answer",
+    "dballoc.questions.tune.estimate_effects",
+    "dballoc.questions.tune.estimate_effects",
+    "dballoc.questions.tune.answer",
 )
 PRIVILEGED = False
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.analysis.statistics.duet_estimates import compute_block_log
-from dballoc.analysis.statistics.variance_components import BlockCosts, fit_pairs
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.session import Session
 from dballoc.campaign.trials import duet_trial
@@ -32,6 +30,8 @@ from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing
 from dballoc.ground.errors import UsageError
+from dballoc.questions.compare.duet_plan import BlockCosts, fit_pairs
+from dballoc.questions.statistics.duet_estimates import compute_block_log
 from dballoc.servers.private.data_template import Template
 from dballoc.store.facts import DuetFacts
 from dballoc.store.results import Results, Row, TrialRecord, TrialStore

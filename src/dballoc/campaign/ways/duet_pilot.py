@@ -9,21 +9,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import get_args
 
-from dballoc.analysis.statistics.duet_estimates import (
-    Estimate,
-    Piece,
-    average_neighbours,
-    compute_block_log,
-)
-from dballoc.analysis.statistics.variance_components import (
+from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.ways.duet_plan import choose_discard, plan_duet
+from dballoc.campaign.ways.way import Unsuitable
+from dballoc.questions.compare.duet_plan import (
     BlockCosts,
     Components,
     compute_interquartile_gain,
     estimate_components,
 )
-from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.ways.duet_plan import choose_discard, plan_duet
-from dballoc.campaign.ways.way import Unsuitable
+from dballoc.questions.statistics.duet_estimates import (
+    Estimate,
+    Piece,
+    average_neighbours,
+    compute_block_log,
+)
 from dballoc.store.facts import DuetFacts
 from dballoc.store.results import Row
 

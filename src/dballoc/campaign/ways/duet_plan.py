@@ -4,19 +4,6 @@ templates' size on disk.
 
 from dataclasses import dataclass, replace
 
-from dballoc.analysis.decisions.sequential_test import (
-    CPU,
-    LAST_LOOK,
-    declare_procedure,
-    declare_shares,
-)
-from dballoc.analysis.measures import list_judged
-from dballoc.analysis.statistics.variance_components import (
-    BlockCosts,
-    Components,
-    PlanRequest,
-    plan_slices,
-)
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.ways.solo import (
     PER_BLOCK,
@@ -28,6 +15,9 @@ from dballoc.campaign.ways.solo import (
 from dballoc.campaign.ways.way import BlockEstimate
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import SHORT_DISCARD, SHORTEST_COUNTED, USUAL_DISCARD
+from dballoc.questions.compare.duet_plan import BlockCosts, Components, PlanRequest, plan_slices
+from dballoc.questions.compare.measures import list_judged
+from dballoc.questions.compare.procedure import CPU, LAST_LOOK, declare_procedure, declare_shares
 from dballoc.store.facts import SlicePlan
 
 # More of the slice is left out if a transaction costs more by this, as ln, in the first tenth of a

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
@@ -30,6 +29,7 @@ from dballoc.experiment.model import LOAD, Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.ground.errors import UsageError
 from dballoc.instruments.server_counters import Countable
+from dballoc.questions.fit import figures as analysis
 from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private import data_template
 from dballoc.servers.private.data_template import Template

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.trials import recorded_trial, solo_trial
 from dballoc.campaign.ways.way import BlockEstimate, ServerBlocks, ServerWay
@@ -18,6 +17,7 @@ from dballoc.experiment.trial_steps import (
     plan_steps,
     sum_planned_seconds,
 )
+from dballoc.questions.compare.procedure import FIRST_LOOK, LAST_LOOK
 from dballoc.store.results import TrialRecord
 
 # Seconds to copy, start and stop, and for each run of the client, as measured on two cores.

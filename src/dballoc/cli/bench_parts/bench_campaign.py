@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from dballoc.allocators import host_requirements
-from dballoc.analysis.decisions import preference
-from dballoc.analysis.decisions.preference import Preference
 from dballoc.campaign.looks import Extension
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.results_directory import choose_results_directory
@@ -17,6 +15,8 @@ from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.model import Experiment
+from dballoc.questions.campaign.answer import preference
+from dballoc.questions.campaign.answer.preference import Preference
 
 
 def read_preference(text: str | None, model: Experiment) -> Preference:

@@ -44,13 +44,13 @@ def combine(
     same question is refused.
     """
     # polars and scipy take a while to import, which no other verb should wait for.
-    from dballoc.analysis.campaign_tables import load_unimported_campaign
-    from dballoc.analysis.hosts.host_pool import pool_hosts
-    from dballoc.analysis.hosts.split_by_host import split_by_host
-    from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
-    from dballoc.report.hosts.hosts_report import gather_hosts_report
-    from dballoc.report.hosts.redact_hosts import redact_pool
-    from dballoc.report.write_report import write_document
+    from dballoc.questions.compare.campaign_tables import load_unimported_campaign
+    from dballoc.questions.compare.split_by_host import split_by_host
+    from dballoc.questions.hosts.answer import gather_hosts_report
+    from dballoc.questions.hosts.figures import judge_over_hosts
+    from dballoc.questions.hosts.host_pool import pool_hosts
+    from dballoc.questions.hosts.redact_hosts import redact_pool
+    from dballoc.questions.write_report import write_document
 
     campaigns = [(each, load_unimported_campaign(each, series=False)) for each in directories]
     # One of several hosts without a block has no parts; it is refused like any other without one.

@@ -52,10 +52,10 @@ def compare(
     and a gate for CI.
     """
     # polars and scipy take a while to import, which no other verb should wait for.
-    from dballoc.analysis.campaign_tables import load_unimported_campaign
-    from dballoc.analysis.decisions import preference
-    from dballoc.analysis.tables import campaign_diff
-    from dballoc.report import diff_report as said
+    from dballoc.questions.campaign.answer import preference
+    from dballoc.questions.compare.campaign_tables import load_unimported_campaign
+    from dballoc.questions.diff import answer as said
+    from dballoc.questions.diff import figures
 
     conditions = [preference.parse_condition(text, "--fail-if") for text in fail_if or []]
     if strict and not conditions:
@@ -69,10 +69,10 @@ def compare(
     for condition in conditions:
         preference.check_condition(condition, variants, workloads, "--fail-if")
     try:
-        comparison = campaign_diff.compare_campaigns(campaigns[0], campaigns[1], judged)
+        comparison = figures.compare_campaigns(campaigns[0], campaigns[1], judged)
     except ValueError as error:
         raise UsageError(f"--ratio relative: there is no common baseline: {error}") from None
-    outcomes = [campaign_diff.judge_condition(comparison, condition) for condition in conditions]
+    outcomes = [figures.judge_condition(comparison, condition) for condition in conditions]
     sides = said.Side(first, campaigns[0]), said.Side(second, campaigns[1])
     if as_json:
         print_json(said.describe_comparison(comparison, sides, outcomes, strict))

@@ -42,8 +42,8 @@ def deploy(
 
     Nothing is changed.
     """
-    from dballoc.analysis.campaign_tables import load_unimported_campaign
     from dballoc.deploy import deployment, deployment_text
+    from dballoc.questions.compare.campaign_tables import load_unimported_campaign
 
     directory, variant = _find_campaign(directory, variant)
     deployed = deployment.build_deployment(load_unimported_campaign(directory), variant, directory)
@@ -93,8 +93,8 @@ def _find_campaign(directory: Path, variant: str | None) -> tuple[Path, str]:
     """Return the campaign's results directory and the variant's name: of a tune, those of the
     confirmation that has it. Raises UsageError if there is none.
     """
-    from dballoc.analysis.tune.search_history import is_search
-    from dballoc.analysis.tune.tuned import load_tuned
+    from dballoc.questions.tune.figures import load_tuned
+    from dballoc.questions.tune.search_history import is_search
 
     report = f"dballoc report {shlex.quote(str(directory))}"
     if not is_search(directory):

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from dballoc import catalogue
-from dballoc.analysis.decisions.preference import parse_margin, parse_preference
-from dballoc.analysis.tables.largest_cache import is_fit
-from dballoc.analysis.tune.search_history import is_search
 from dballoc.cli.shared import flags, published_posts
 from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.document.terminal import print_document
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
+from dballoc.questions.campaign.answer.preference import parse_margin, parse_preference
+from dballoc.questions.fit.figures import is_fit
+from dballoc.questions.tune.search_history import is_search
 
 Margin = Annotated[
     str | None,
@@ -71,7 +71,7 @@ def report(
     alone; print the answer.
     """
     # Slow to import: polars, scipy, vl-convert.
-    from dballoc.report.write_report import gather_document, write_document
+    from dballoc.questions.write_report import gather_document, write_document
 
     if post is not None and not published:
         raise UsageError(

@@ -83,7 +83,7 @@ def _run(setting: PreparedTune, directory: Path, report: bool) -> None:
     def write_report(path: Path) -> None:
         if report:
             # Slow to import: polars, scipy, vl-convert.
-            from dballoc.report.write_report import write_report_outputs
+            from dballoc.questions.write_report import write_report_outputs
 
             write_report_outputs(path, preference=setting.preference)
 

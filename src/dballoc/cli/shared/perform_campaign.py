@@ -8,7 +8,6 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.campaign import run_blocks
 from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.looks import Extension
@@ -19,6 +18,7 @@ from dballoc.cli.shared.campaign_display import display
 from dballoc.document.model import Document
 from dballoc.document.terminal import print_document
 from dballoc.ground.errors import Failure
+from dballoc.questions.campaign.answer.preference import LEAST_MEMORY, Preference
 
 INTERRUPTED = 130
 
@@ -88,7 +88,7 @@ def show_report(
     instead, and where the report is. Returns the report as a document.
     """
     # Slow to import: polars, scipy, vl-convert.
-    from dballoc.report.write_report import gather_document, write_document
+    from dballoc.questions.write_report import gather_document, write_document
 
     document = gather_document(directory, preference=preference)
     page = write_document(document, directory) if report else None

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import Campaign, load_campaign
-from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.published_figures import Published
 from dballoc.ground.errors import UsageError
+from dballoc.questions.compare.campaign_tables import Campaign, load_campaign
+from dballoc.questions.published import post_figures
+from dballoc.questions.published.post_figures import Published
 
 
 def find(directory: Path, name: str | None, wanted: bool) -> Published | None:
@@ -24,7 +24,7 @@ def find(directory: Path, name: str | None, wanted: bool) -> Published | None:
             _refuse(directory, campaign)
         return None
     posts = catalogue.published()
-    published = published_figures.parse_published(
+    published = post_figures.parse_published(
         chosen, *catalogue.look_up(posts, chosen, "published figures")
     )
     if name is not None or campaign.imported:

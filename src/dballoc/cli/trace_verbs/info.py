@@ -59,7 +59,7 @@ def _write_chart(trace: Trace, summary: TraceSummary, name: str, directory: Path
     # What draws takes a second to import.
     from dballoc.campaign.replay.describe_trace import describe_trace
     from dballoc.document.chart_files import write_chart
-    from dballoc.report.replay.replay_charts import draw_live_curve
+    from dballoc.questions.replay.charts import draw_live_curve
 
     ends, highs = find_highs(summary.curve, _POINTS)
     figure = draw_live_curve(

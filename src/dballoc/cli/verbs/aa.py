@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from dballoc.analysis import campaign_tables
-from dballoc.analysis.decisions import aa_check as analysis
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_flags, flags, perform_campaign
@@ -16,7 +14,9 @@ from dballoc.document.terminal import print_answer
 from dballoc.experiment import experiment_file
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
-from dballoc.report.wording import detectable_difference
+from dballoc.questions.compare import campaign_tables
+from dballoc.questions.resolution import answer as detectable_difference
+from dballoc.questions.resolution import figures as analysis
 
 BUDGET = "6m"
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from dballoc.analysis.decisions import preference
 from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import PreparedReplay, prepare_replay
@@ -21,6 +20,7 @@ from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import UsageError
 from dballoc.ground.numbers import with_unit
+from dballoc.questions.campaign.answer import preference
 from dballoc.store.replay_facts import RecordedTrace
 from dballoc.trace.changes.moments import find_window
 from dballoc.trace.model import Trace

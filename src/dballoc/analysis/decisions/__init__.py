@@ -1,3 +1,0 @@
-"""What is decided from the figures: verdicts, the sequential test, the stopping rule, conditions of
-a build, the recommendation. Pure.
-"""

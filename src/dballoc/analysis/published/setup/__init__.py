@@ -1,1 +1,0 @@
-"""The set-up of a run beside the set-up that a published post states."""

@@ -1,1 +1,0 @@
-"""Compute estimates, their intervals and their variance. Pure."""

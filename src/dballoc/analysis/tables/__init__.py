@@ -1,1 +1,0 @@
-"""The tables that reports show, each from a campaign's data frames."""

@@ -1,1 +1,0 @@
-"""What a search has tried, who is put forward, and what the confirmation says."""

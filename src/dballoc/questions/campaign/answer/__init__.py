@@ -1,0 +1,1 @@
+"""Which variant to run, and why: the recommendation and its sentences."""

@@ -1,0 +1,260 @@
+"""A campaign's figures as data: the tables of csv/, which charts and tables of the report are made
+of, and the recommendation for programs: the rule, what it chose and why, and every candidate's
+figures.
+"""
+
+from typing import Any
+
+import polars as pl
+
+import dballoc
+from dballoc.document.model import Answer
+from dballoc.experiment.designs import Design
+from dballoc.questions.campaign.answer.recommendation import Bound, Recommendation
+from dballoc.questions.campaign.figures import counters, level_curves, trial_tables
+from dballoc.questions.campaign.figures.level_curves import compare_all_pairs
+from dballoc.questions.campaign.figures.profiles import (
+    CampaignContention,
+    Heaps,
+    ImportedProfiles,
+    Profiles,
+)
+from dballoc.questions.campaign.figures.time_series import build_time_series
+from dballoc.questions.campaign.sections import contention, heap
+from dballoc.questions.compare import values
+from dballoc.questions.compare.answer_words import describe_verdict, measure_progress
+from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
+from dballoc.questions.compare.campaign_tables import Campaign
+from dballoc.questions.compare.measures import CHANGES, IDLE, PEAK
+from dballoc.questions.compare.ratios_as_text import describe_ratio
+from dballoc.questions.imported import sections
+from dballoc.questions.published import sections as post
+from dballoc.questions.published.post_figures import Published
+from dballoc.questions.published.setup.campaign_setup import compare_campaign_with_post
+from dballoc.questions.replay.figures import average_curves, average_latencies, average_replays
+
+_FAULT = (
+    "trial",
+    "design",
+    "block",
+    "attempt",
+    "variant",
+    "role",
+    "level",
+    "counted",
+    "fault",
+    "fault_text",
+    "exit_status",
+    "log_tail",
+)
+
+
+def collect_all_tables(
+    campaign: Campaign, comparisons: Comparisons, published: Published | None, profiles: Profiles
+) -> dict[str, pl.DataFrame]:
+    """Return the tables by file name, with those of profiles, and of a post beside ours."""
+    source = sections if campaign.imported else post
+    beside = source.collect_published_tables(campaign, published, profiles) if published else {}
+    return collect_tables(campaign, comparisons) | beside | _collect_profile_tables(profiles)
+
+
+def _collect_profile_tables(profiles: Profiles) -> dict[str, pl.DataFrame]:
+    match profiles:
+        case CampaignContention():
+            return contention.collect_contention_tables(profiles)
+        case Heaps():
+            return heap.collect_heap_tables(profiles)
+        case ImportedProfiles():
+            return sections.collect_imported_profile_tables(profiles)
+    return {}
+
+
+def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
+    """Return the tables by file name. Units as in the database: bytes, seconds, milliseconds;
+    ratios as they are.
+    """
+    if campaign.imported:
+        return sections.collect_imported_tables(campaign)
+    if campaign.is_replay:
+        return _collect_replay_tables(campaign, comparisons)
+    changed = [
+        level_curves.compute_relative_levels(campaign, m).with_columns(measure=pl.lit(m))
+        for m in CHANGES
+    ]
+    time = build_time_series(campaign)
+    # What a campaign may have nothing of, and then has no table of.
+    others = {
+        "replicas": trial_tables.build_replica_table(campaign),
+        "counters": counters.build_counter_table(campaign),
+        "post": pl.DataFrame([vars(c) for c in compare_campaign_with_post(campaign)]),
+    }
+    duets = (
+        {"duet": values.compute_block_logs(campaign)}
+        if Design.DUET in campaign.facts.designs
+        else {}
+    )
+    return {
+        "trials": campaign.trials.drop("log_tail", "proof"),
+        "slices": campaign.slice,
+        "levels": level_curves.average_levels(campaign),
+        "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
+        "memory": trial_tables.build_memory_table(campaign),
+        "ledger": trial_tables.build_ledger_table(campaign),
+        "timeline": time.series,
+        "steps": time.steps,
+        **_collect_comparisons(comparisons, campaign.experiment.baseline),
+        "pairs": compare_all_pairs(campaign),
+        "faults": campaign.trials.filter(outcome="fault").select(_FAULT),
+        "blocks": pl.concat([campaign.block, campaign.duet_block]),
+        "variants": campaign.variant,
+        **duets,
+        **{name: table for name, table in others.items() if table.height},
+    }
+
+
+def _collect_comparisons(comparisons: Comparisons, baseline: str) -> dict[str, pl.DataFrame]:
+    others = [c for c in comparisons.descriptive if c.variant != baseline]
+    floor = [c for c in comparisons.descriptive if c.variant == baseline]
+    return {
+        "comparisons": _tabulate_comparisons([*comparisons.family, *others], comparisons),
+        "floor": _tabulate_comparisons([*comparisons.floor, *floor], comparisons),
+    }
+
+
+# What columns of the store hold of a replay.
+_HEAP = {"rss_start": "heap_start", PEAK.trial: "heap_peak", IDLE.trial: "heap_idle"}
+
+
+def _collect_replay_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
+    """Return the tables of a campaign of replays; ns where a column is of calls or events."""
+    facts = campaign.facts.replay
+    assert facts
+    trials = campaign.trials.drop("log_tail", "proof", "level", "workload")
+    return {
+        "trials": trials.join(campaign.replay, on="trial", how="left").rename(_HEAP),
+        "replays": average_replays(campaign),
+        "heap": average_curves(campaign, facts),
+        "calls": average_latencies(campaign),
+        "marks": campaign.of(campaign.replay_mark).drop("trial_level", "trial_workload"),
+        **_collect_comparisons(comparisons, campaign.experiment.baseline),
+        "pairs": compare_all_pairs(campaign),
+        "faults": campaign.trials.filter(outcome="fault").select(_FAULT),
+        "blocks": campaign.block,
+        "variants": campaign.variant,
+    }
+
+
+def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) -> pl.DataFrame:
+    rows = [
+        {
+            "variant": c.variant,
+            "metric": c.metric.measure.name,
+            "workload": c.metric.workload,
+            "better": c.metric.better,
+            **describe_ratio(c.ratio),
+            "blocks": c.ratio.blocks if c.ratio else 0,
+            "confidence": comparisons.confidence(c.metric),
+            "scatter": c.ratio.scatter if c.ratio and c.ratio.interval else None,
+            "smallest_detectable": c.ratio.detectable if c.ratio and c.ratio.interval else None,
+            "verdict": "descriptive"
+            if c in comparisons.descriptive
+            else describe_verdict(c, comparisons),
+        }
+        for c in judged
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+# Raise it when a key changes its meaning or goes.
+FORMAT = 1
+
+
+def describe_recommendation(
+    campaign: Campaign, comparisons: Comparisons, chosen: Recommendation, answer: Answer
+) -> dict[str, Any]:
+    """Return the recommendation as plain data. Ratios are to the baseline; an interval's ends are
+    null where there is none. ``recommended`` is null when the rule cannot choose: the baseline had
+    faults, fewer than two blocks have what it takes, or a gain has to be weighed against a loss.
+    ``answer`` is the campaign's ending
+    (:class:`dballoc.questions.campaign.answer.recommendation.Ending`), and ``subject`` the variant that it
+    names; ``ending`` is why the campaign ended.
+    """
+    progress, baseline = measure_progress(campaign), campaign.experiment.baseline
+    blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
+    # Without memory there is no recommendation by it; see dballoc.questions.campaign.answer.ending.
+    memory = (
+        any(m.question == "memory" for m in comparisons.metrics)
+        or chosen.preference.objective == "speed"
+    )
+    judged = any(c.judged for c in comparisons.family)
+    recommended = chosen.variant if blocks > 1 and memory and judged else None
+    return {
+        "format": FORMAT,
+        "dballoc": dballoc.__version__,
+        "experiment": campaign.experiment.name,
+        "prefer": chosen.preference.text,
+        "rule": chosen.preference.describe_rule(chosen.evidence.margin),
+        "margin": chosen.evidence.margin,
+        "exploratory": chosen.evidence.exploratory,
+        "answer": chosen.ending.value,
+        "subject": chosen.subject,
+        "command": answer.command or None,
+        "recommended": recommended,
+        "tie": chosen.tie if recommended else None,
+        "headline": answer.headline,
+        "reason": answer.reason,
+        "final": progress.final,
+        "ending": progress.ending,
+        "blocks": progress.blocks,
+        "planned_blocks": progress.planned,
+        "baseline": baseline,
+        "candidates": [
+            {
+                "variant": name,
+                "baseline": name == baseline,
+                "faults": _count_faults(comparisons.faulty.get(name)),
+                "excluded": chosen.excluded.get(name),
+                "figures": [
+                    _describe_figure(c, comparisons)
+                    for c in [*comparisons.family, *comparisons.descriptive]
+                    if c.variant == name != baseline
+                ],
+                "constraints": [_describe_bound(b) for b in chosen.evidence.bounds.get(name, [])],
+            }
+            for name in campaign.names
+        ],
+        "floor": [_describe_figure(c, comparisons) for c in comparisons.floor],
+        "notes": answer.notes,
+    }
+
+
+def _count_faults(k_of_n: tuple[int, int] | None) -> dict[str, int] | None:
+    return {"trials": k_of_n[1], "with_a_fault": k_of_n[0]} if k_of_n else None
+
+
+def _describe_figure(comparison: Comparison, comparisons: Comparisons) -> dict[str, Any]:
+    is_judged = comparison in comparisons.family
+    r, m = comparison.ratio, comparison.metric
+    return {
+        "metric": m.measure.name,
+        "workload": m.workload,
+        "title": m.title,
+        "better": m.better,
+        "design": m.design,
+        "confidence": comparisons.confidence(m),
+        **describe_ratio(r),
+        "blocks": r.blocks if r else 0,
+        "verdict": describe_verdict(comparison, comparisons) if is_judged else None,
+    }
+
+
+def _describe_bound(bound: Bound) -> dict[str, Any]:
+    return {
+        "constraint": bound.constraint.text,
+        "workload": bound.workload,
+        "ratio": bound.ratio.estimate,
+        "low": bound.ratio.low,
+        "high": bound.ratio.high,
+        "confidence": bound.ratio.confidence,
+        "holds": bound.holds,
+    }

@@ -1,0 +1,1 @@
+"""From rows to values, to a ratio with its interval, to a verdict."""

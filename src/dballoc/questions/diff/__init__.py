@@ -1,0 +1,1 @@
+"""The question: how do two results differ."""

@@ -1,0 +1,1 @@
+"""The question: how large may the cache be."""

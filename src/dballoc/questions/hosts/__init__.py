@@ -1,0 +1,1 @@
+"""The question: what do the campaigns of several hosts say together."""

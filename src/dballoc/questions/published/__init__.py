@@ -1,0 +1,1 @@
+"""The question: how do the results agree with a post's."""

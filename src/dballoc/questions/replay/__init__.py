@@ -1,0 +1,1 @@
+"""The question: how do mallocs serve a recorded trace."""

@@ -1,0 +1,456 @@
+"""What the report holds, in its order: the sections that HTML and Markdown both show."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from dballoc.document.charts import Variants
+from dballoc.document.model import Answer, Document, Figure, Listing, Section, Table
+from dballoc.experiment.designs import Design
+from dballoc.ground.numbers import count
+from dballoc.questions.campaign.answer import settling_time
+from dballoc.questions.campaign.answer.answer_table import collect_tail_latencies
+from dballoc.questions.campaign.answer.compose_answer import Surroundings, compose_answer
+from dballoc.questions.campaign.answer.noise_and_network import (
+    describe_encryption,
+    describe_network_checks,
+    describe_two_speeds,
+)
+from dballoc.questions.campaign.answer.preference import LEAST_MEMORY, Preference, check_preference
+from dballoc.questions.campaign.answer.recommendation import (
+    Ending,
+    Recommendation,
+    RecommendationBasis,
+    gather_evidence,
+    recommend,
+)
+from dballoc.questions.campaign.charts import levels, memory, speed_against_memory
+from dballoc.questions.campaign.charts import memory as pieces
+from dballoc.questions.campaign.figures import level_curves, trial_tables
+from dballoc.questions.campaign.figures.level_curves import compare_all_pairs
+from dballoc.questions.campaign.figures.profiles import CampaignContention, Heaps, Profiles
+from dballoc.questions.campaign.figures.time_series import build_time_series
+from dballoc.questions.campaign.figures.two_speeds import find_two_speeds
+from dballoc.questions.campaign.sections import (
+    contention,
+    counters,
+    duet,
+    heap,
+    replica,
+    scaled_down,
+    shared_sections,
+    tables,
+    workload_groups,
+)
+from dballoc.questions.campaign.sections.shared_sections import (
+    list_servers,
+    make_environment_section,
+    make_faults_section,
+    make_floor_section,
+)
+from dballoc.questions.campaign_data import collect_all_tables, describe_recommendation
+from dballoc.questions.compare import baseline_comparison, ratio_charts
+from dballoc.questions.compare.answer_words import measure_progress
+from dballoc.questions.compare.baseline_comparison import Comparisons, compare_with_baseline
+from dballoc.questions.compare.campaign_tables import Campaign
+from dballoc.questions.compare.client_connections import asks_for_tls, count_client_connections
+from dballoc.questions.compare.measures import GROUPS, OF_LEVEL, THROUGHPUT
+from dballoc.questions.compare.split_by_host import list_environments
+from dballoc.questions.imported import sections as imported_results
+from dballoc.questions.published import sections as post
+from dballoc.questions.published.post_figures import Published
+from dballoc.questions.published.setup.post_note import compose_post_note
+from dballoc.questions.replay.answer import compose_replay_answer
+from dballoc.questions.replay.sections import (
+    judge_replays,
+    make_replay_sections,
+    make_replay_subtitle,
+)
+
+_SOLO = "Solo design: one server at a time has the whole machine."
+_CPU = [
+    "Of the server alone, not of the client, except what is called the host's: that is all that "
+    "ran on it, dballoc included, and the clients unless they had a host to themselves. cpu/o is "
+    "user and system time. An operation is a transaction of the workload."
+]
+_PAIRS = "Any two variants against each other, not only against the baseline."
+
+
+def judge_campaign(
+    campaign: Campaign, preference: Preference = LEAST_MEMORY, directory: Path | None = None
+) -> tuple[Comparisons, Recommendation, Answer]:
+    """Return the comparisons, what the rule makes of them, and both in words. ``directory``: of the
+    results, for the command that would settle an open answer. Raises UsageError if the campaign has
+    not what the preference asks.
+    """
+    if campaign.imported:
+        comparisons = imported_results.compare_first_machine(campaign)
+        nothing = Recommendation(
+            comparisons=comparisons, baseline=campaign.experiment.baseline, ending=Ending.STAY,
+            subject=None, variant=None, tie=False, excluded={}, faulty=[], preference=preference,
+            standings={}, evidence=RecommendationBasis(),
+        )  # fmt: skip
+        return comparisons, nothing, imported_results.compose_imported_answer(campaign)
+    check_preference(
+        preference,
+        campaign.names,
+        campaign.experiment.workloads,
+        bool(campaign.experiment.time.idle),
+    )
+    comparisons = compare_with_baseline(campaign)
+    baseline, progress = campaign.experiment.baseline, measure_progress(campaign)
+    evidence = gather_evidence(campaign, comparisons, preference)
+    recommendation = recommend(comparisons, baseline, preference, evidence)
+    paces = settling_time.measure_paces(campaign)
+    goals = settling_time.list_goals(campaign, comparisons.procedures)
+    # An extension that was cut is first of all to be finished.
+    is_cut = progress.is_extended and not progress.final
+    settling = (
+        settling_time.plan_first_interval(paces, goals)
+        if is_cut
+        else settling_time.find_settling(recommendation, paces, goals)
+    )
+    surroundings = Surroundings(
+        tails=collect_tail_latencies(campaign), settling=settling, directory=directory
+    )
+    answer = compose_answer(recommendation, progress, surroundings)
+    notes = [
+        *scaled_down.list_scaling_notes(campaign),
+        *replica.describe_late_replicas(campaign),
+        *answer.notes,
+    ]
+    return (
+        comparisons,
+        recommendation,
+        replace(answer, post=compose_post_note(campaign), notes=notes),
+    )
+
+
+def gather_report(
+    campaign: Campaign, preference: Preference = LEAST_MEMORY, published: Published | None = None,
+    profiles: Profiles = None, directory: Path | None = None,
+) -> Document:  # fmt: skip
+    """Return everything that the report says of a campaign, and of the post that it repeats. Raises
+    UsageError as for :func:`judge_campaign`.
+    """
+    title, screen = f"dballoc: {campaign.experiment.name}", []
+    if campaign.is_replay:
+        judged = judge_replays(campaign, preference)
+        recommendation = judged.recommendation
+        comparisons = recommendation.comparisons
+        answer = compose_replay_answer(judged)
+        title = f"dballoc replay: {campaign.experiment.name}"
+        subtitle, sections = make_replay_subtitle(judged), make_replay_sections(judged)
+    else:
+        comparisons, recommendation, answer = judge_campaign(campaign, preference, directory)
+        if campaign.imported:
+            subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
+            sections = imported_results.make_imported_sections(campaign, published, profiles)
+            screen = imported_results.make_published_screen(campaign, published, profiles)
+        else:
+            subtitle = _make_subtitle(campaign)
+            sections = _make_sections(campaign, comparisons, recommendation, profiles)
+            if published:
+                sections.insert(0, post.make_published_section(campaign, published, profiles))
+                screen = post.make_published_screen(campaign, published, profiles)
+    return Document(
+        title=title,
+        subtitle=subtitle,
+        names=campaign.names,
+        answer=answer,
+        sections=sections,
+        screen=screen,
+        data_name="recommendation",
+        data=describe_recommendation(campaign, comparisons, recommendation, answer),
+        csv=lambda: collect_all_tables(campaign, comparisons, published, profiles),
+    )
+
+
+def _make_subtitle(campaign: Campaign) -> str:
+    progress = measure_progress(campaign)
+    cpus = dict.fromkeys(str(e.cpu) for e in list_environments(campaign))
+    subtitle = (
+        f"{list_servers(campaign)} · {progress.words}, {count(campaign.trials.height, 'trial')} · "
+        f"{', '.join(cpus)}"
+    )
+    if campaign.experiment.scaled:
+        subtitle = f"scaled to {campaign.experiment.scaled.factor:g} · {subtitle}"
+    return subtitle
+
+
+def _make_sections(
+    campaign: Campaign,
+    comparisons: Comparisons,
+    recommendation: Recommendation,
+    profiles: Profiles,
+) -> list[Section]:
+    """Return the sections of a campaign of our own, in the report's order."""
+    variants = Variants(campaign.names)
+    few = not workload_groups.has_many_workloads(campaign)
+    solo = Design.SOLO in campaign.facts.designs
+    rule = recommendation.preference.describe_rule(recommendation.evidence.margin)
+    sections = [
+        _make_picture_section(comparisons, variants) if solo and few else None,
+        _make_glance_section(campaign, variants) if solo and not few else None,
+        _make_verdicts_section(comparisons, variants, few),
+        duet.make_duet_section(campaign, comparisons, variants, few)
+        if Design.DUET in campaign.facts.designs
+        else None,
+        *(_make_solo_sections(campaign, variants, few) if solo else []),
+        counters.make_counter_section(campaign),
+        replica.make_replica_section(campaign),
+        _make_profiles_section(campaign, profiles, variants),
+        _make_pairs_section(campaign, few),
+        make_floor_section(comparisons),
+        make_faults_section(campaign, comparisons),
+        Section(
+            key="noise",
+            title="Blocks and noise",
+            text=describe_two_speeds(
+                find_two_speeds(campaign), has_clients_apart=campaign.has_clients_apart
+            ),
+            tables=[tables.tabulate_blocks(campaign)],
+        ),
+        _make_environment_section(campaign),
+        Section(
+            key="method",
+            title="Method",
+            text=shared_sections.describe_method(campaign, comparisons.procedures, rule),
+        ),
+    ]
+    return [section for section in sections if section]
+
+
+def _make_profiles_section(
+    campaign: Campaign, profiles: Profiles, variants: Variants
+) -> Section | None:
+    match profiles:
+        case CampaignContention():
+            return contention.make_contention_section(campaign, profiles)
+        case Heaps():
+            return heap.make_heap_section(campaign, profiles, variants)
+    return None
+
+
+def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:
+    """Return the sections on levels; with charts and tables of each workload if ``few``."""
+    workloads = campaign.experiment.workloads if few else []
+    measured = set(level_curves.average_levels(campaign)["measure"])
+    groups = dict.fromkeys(m.group for m in OF_LEVEL.values() if m.levels in measured)
+    sections = [
+        _make_levels_section(campaign, variants, workloads),
+        *(
+            _make_group_section(campaign, variants, workloads, group)
+            for group in groups
+            if group not in ("speed", "memory")
+        ),
+        Section(
+            key="time",
+            title="Over time",
+            text=[_SOLO],
+            figures=levels.draw_time_series(build_time_series(campaign), variants, each=few),
+        ),
+        _make_memory_section(campaign, variants, workloads),
+    ]
+    if few or len(campaign.experiment.threads) > 1:
+        shapes = [tables.tabulate_shapes(campaign)]
+        sections.append(
+            Section(key="shape", title="Peaks and collapses", text=[_SOLO], tables=shapes)
+        )
+    cost = [tables.tabulate_sampler_cost(campaign)]
+    return [
+        *sections,
+        Section(
+            key="sampler", title="What measuring cost", text=[shared_sections.SAMPLER], tables=cost
+        ),
+    ]
+
+
+def _tabulate_each(campaign: Campaign, group: str, workloads: list[str]) -> list[Table]:
+    """Return a table of levels for each of ``workloads``; without them one of all."""
+    if not workloads:
+        return [tables.tabulate_levels(campaign, group, GROUPS[group])]
+    return [tables.tabulate_levels(campaign, group, GROUPS[group], w) for w in workloads]
+
+
+def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Section:
+    """Return the section to see first: who is fast, and who is small."""
+    figures = [
+        speed_against_memory.draw_speed_against_memory(comparisons, metric, variants)
+        for metric in baseline_comparison.list_pictured_metrics(comparisons)
+    ]
+    return Section(key="picture", title="Speed against memory", figures=figures)
+
+
+def _make_glance_section(campaign: Campaign, variants: Variants) -> Section:
+    """Return the section to see first of many workloads: relative QPS, by group."""
+    cells = workload_groups.collect_cells(campaign)
+    figures = [
+        workload_groups.draw_relative_qps(campaign, cells, t, variants)
+        for t in campaign.experiment.threads[-1:]
+        if cells
+    ]
+    shown = [
+        workload_groups.tabulate_relative_qps(campaign, cells),
+        *workload_groups.tabulate_scan_rates(campaign),
+    ]
+    title = "Every workload at a glance"
+    return Section(key="glance", title=title, text=[_SOLO], figures=figures, tables=shown)
+
+
+def _make_pairs_section(campaign: Campaign, few: bool) -> Section:
+    pairs = compare_all_pairs(campaign)
+    shown = [
+        (m, w)
+        for m, w in pairs.select("measure", "workload").unique(maintain_order=True).rows()
+        if few or w is None
+    ]
+    figures = [
+        ratio_charts.draw_pair_matrix(pairs, measure, workload, campaign.names)
+        for measure, workload in shown
+    ]
+    return Section(
+        key="pairs",
+        title="Every pair",
+        text=[_PAIRS],
+        figures=figures,
+        tables=[tables.tabulate_pairs(campaign, pairs)],
+    )
+
+
+def _make_verdicts_section(comparisons: Comparisons, variants: Variants, few: bool) -> Section:
+    pictured = [m for m in comparisons.metrics if few or m.workload is None]
+    figures = [ratio_charts.draw_forest(comparisons, metric, variants) for metric in pictured]
+    return Section(
+        key="verdicts",
+        title="Verdicts",
+        figures=figures,
+        tables=[tables.tabulate_verdicts(comparisons)],
+    )
+
+
+def _make_levels_section(campaign: Campaign, variants: Variants, workloads: list[str]) -> Section:
+    title = GROUPS["speed"]
+    summary = level_curves.average_levels(campaign)
+    qps = level_curves.compute_relative_levels(campaign, "qps")
+    figures: list[Figure] = []
+    shown = [] if workloads else [tables.tabulate_levels(campaign, "speed", title)]
+    for workload in workloads:
+        over_cpus = _draw_over_cpus(campaign, workload)
+        speed = [
+            m
+            for m in levels.list_charted(summary, workload, "speed")
+            if (m.name != "qps" or levels.has_many_queries(summary, workload))
+            and (m.name != THROUGHPUT.name or not over_cpus)
+        ]
+        figures += [
+            *over_cpus,
+            *(levels.draw_curve(summary, workload, m, variants) for m in speed),
+            levels.draw_relative_curve(qps, workload, variants),
+        ]
+        shown += [
+            tables.tabulate_levels(campaign, "speed", title, workload),
+            tables.tabulate_relative_qps(campaign, workload),
+            tables.tabulate_changes(campaign, workload),
+        ]
+    if workloads:
+        shown += workload_groups.tabulate_scan_rates(campaign)
+    return Section(key="levels", title=title, text=[_SOLO], figures=figures, tables=shown)
+
+
+def _draw_over_cpus(campaign: Campaign, workload: str) -> list[Figure]:
+    """Draw throughput against CPUs, at each number's best level and at the highest; and against
+    threads for each number of CPUs. Nothing unless the variants have several numbers.
+    """
+    counts = level_curves.group_by_cpus(campaign.experiment)
+    if not counts:
+        return []
+    highest = campaign.experiment.threads[-1]
+    figures = [
+        levels.draw_cpu_curve(
+            level_curves.average_throughput(campaign, level), workload, title, f"cpus-{key}"
+        )
+        for level, title, key in (
+            (level_curves.BEST, "Throughput against CPUs, at the best level", "best"),
+            (highest, f"Throughput against CPUs, with {count(highest, 'client')}", "highest"),
+        )
+    ]
+    summary = level_curves.average_levels(campaign)
+    for cpus, names in counts.items():
+        of_count = summary.filter(pl.col("variant").is_in(names))
+        figure = levels.draw_curve(of_count, workload, THROUGHPUT, Variants(names))
+        figures.append(
+            replace(
+                figure,
+                key=f"tps-{cpus}-cpus-{workload}",
+                title=f"Throughput on {count(cpus, 'CPU')}, {workload}",
+            )
+        )
+    return figures
+
+
+def _make_group_section(
+    campaign: Campaign, variants: Variants, workloads: list[str], group: str
+) -> Section:
+    """Return the section of a group of measures that needs nothing of its own."""
+    summary = level_curves.average_levels(campaign)
+    figures = [
+        levels.draw_curve(summary, w, m, variants)
+        for w in workloads
+        for m in levels.list_charted(summary, w, group)
+    ]
+    shown = _tabulate_each(campaign, group, workloads)
+    text = _CPU if group == "cpu" else [_SOLO]
+    return Section(key=group, title=GROUPS[group], text=text, figures=figures, tables=shown)
+
+
+def _make_memory_section(campaign: Campaign, variants: Variants, workloads: list[str]) -> Section:
+    e, summary = campaign.experiment, level_curves.average_levels(campaign)
+    figures = [memory.draw_peak_and_idle_rss(campaign, variants)]
+    shown = [tables.tabulate_memory(campaign)]
+    if (ledger := trial_tables.build_ledger_table(campaign)).height:
+        figures.append(pieces.draw_memory_ledger(ledger, variants.names))
+        shown.append(tables.tabulate_ledger(campaign, ledger))
+    figures += [
+        levels.draw_curve(summary, workload, measure, variants)
+        for workload in workloads
+        for measure in levels.list_charted(summary, workload, "memory")
+    ]
+    shown += _tabulate_each(campaign, "memory", workloads)
+    text = [_SOLO]
+    if e.levels == "rising":
+        text.append(
+            "All levels run in one server start, so what a level left behind is in the next one's "
+            "RSS."
+        )
+    if e.sequence == "cycle" and len(e.workloads) > 1:
+        text.append(
+            "All workloads run in one server start, each on the data as the previous ones left it."
+        )
+    return Section(key="memory", title="Memory", text=text, figures=figures, tables=shown)
+
+
+def _make_environment_section(campaign: Campaign) -> Section:
+    shown = [
+        *([tables.tabulate_hosts(campaign)] if campaign.placement.height else []),
+        tables.tabulate_environment(campaign),
+        tables.tabulate_variants(campaign),
+    ]
+    if (workloads := workload_groups.tabulate_workloads(campaign)) is not None:
+        shown.append(workloads)
+    section = make_environment_section(campaign, *shown)
+    return replace(
+        section,
+        text=[
+            *describe_encryption(count_client_connections(campaign), asks_for_tls(campaign)),
+            *describe_network_checks(campaign),
+        ],
+        listings=[
+            *section.listings,
+            *(
+                Listing(f"Server command of {name}", text)
+                for name, text in tables.format_server_commands(campaign).items()
+            ),
+        ],
+    )

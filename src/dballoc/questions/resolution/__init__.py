@@ -1,0 +1,1 @@
+"""The question: which differences can this host show."""

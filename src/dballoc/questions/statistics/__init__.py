@@ -1,0 +1,1 @@
+"""Ratios' intervals and the variances behind them, on arrays."""

@@ -1,0 +1,1 @@
+"""The question: which settings are best."""

@@ -1,1 +1,0 @@
-"""The report: one file per output. Reads the store through analysis alone."""

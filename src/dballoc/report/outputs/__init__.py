@@ -1,1 +1,0 @@
-"""One file per output: HTML, Markdown, CSV, JSON, terminal."""

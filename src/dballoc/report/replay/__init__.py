@@ -1,1 +1,0 @@
-"""The report of ``dballoc replay``: heap and CPU of every malloc under one recorded trace."""

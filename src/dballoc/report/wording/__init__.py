@@ -1,1 +1,0 @@
-"""Figures and verdicts as sentences. Pure."""
