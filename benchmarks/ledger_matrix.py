@@ -34,9 +34,9 @@ import pymysql
 
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare
-from dballoc.campaign.trials.data_copies import DataCopies
-from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
+from dballoc.campaign.trial.data_copies import DataCopies
+from dballoc.campaign.trial.fault import Fault
+from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
 from dballoc.evidence.sql import loadable_function
 from dballoc.experiment import experiment_file
 from dballoc.explain import explanation

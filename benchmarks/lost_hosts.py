@@ -36,9 +36,9 @@ import example_results  # noqa: E402
 import simulated_hosts  # noqa: E402
 from simulated_hosts import SimulatedHosts  # noqa: E402
 
+from dballoc.campaign.elsewhere.executor import Event, HostLine, HostLost  # noqa: E402
 from dballoc.experiment.model import Experiment  # noqa: E402
 from dballoc.experiment.schedule import Slot  # noqa: E402
-from dballoc.hosts.executor import Event, HostLine, HostLost  # noqa: E402
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline  # noqa: E402
 from dballoc.questions.compare.campaign_tables import load_campaign  # noqa: E402
 from dballoc.store.results import Results, TrialRecord  # noqa: E402

@@ -18,11 +18,7 @@ import pytest
 from harness import Cli, Experiment, processes_of, server_pid, wait_until
 
 import dballoc
-from dballoc.experiment import experiment_file, schedule
-from dballoc.experiment.designs import Design
-from dballoc.experiment.model import Experiment as Model
-from dballoc.host.guardian.guardian import STAMP
-from dballoc.hosts.block_messages import (
+from dballoc.campaign.elsewhere.block_messages import (
     BlockFinished,
     BlockRefused,
     FilePiece,
@@ -31,9 +27,13 @@ from dballoc.hosts.block_messages import (
     TrialStarted,
     parse_message,
 )
-from dballoc.hosts.block_request import BlockRequest
-from dballoc.hosts.client.load_messages import ClientRequest
-from dballoc.hosts.client.remote_load import ClientPlace
+from dballoc.campaign.elsewhere.block_request import BlockRequest
+from dballoc.campaign.elsewhere.client.load_messages import ClientRequest
+from dballoc.campaign.elsewhere.client.remote_load import ClientPlace
+from dballoc.experiment import experiment_file, schedule
+from dballoc.experiment.designs import Design
+from dballoc.experiment.model import Experiment as Model
+from dballoc.host.guardian.guardian import STAMP
 from dballoc.load import sysbench_command
 
 
@@ -50,7 +50,13 @@ class Node:
         self.handed_on = 0
         with self.answer.open("wb") as out, self.printed.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", f"dballoc.hosts.{module}", str(reader), str(lines)],
+                [
+                    sys.executable,
+                    "-m",
+                    f"dballoc.campaign.elsewhere.{module}",
+                    str(reader),
+                    str(lines),
+                ],
                 env=cli.env,
                 stdin=lease,
                 stdout=out,

@@ -241,8 +241,8 @@ def list_commands(cluster: Any, number: int) -> str:
 
 # What a block is doing on a node, by what of it runs there and what does not.
 MOMENTS = {
-    "begins": (("dballoc.hosts.node_block",), ("mariadbd",)),
-    "has a server": (("dballoc.hosts.node_block", "mariadbd"), ("sysbench",)),
+    "begins": (("dballoc.campaign.elsewhere.node_block",), ("mariadbd",)),
+    "has a server": (("dballoc.campaign.elsewhere.node_block", "mariadbd"), ("sysbench",)),
     "is under load": (("mariadbd", "sysbench"), ()),
 }
 

@@ -39,7 +39,7 @@ class Engine:
         self.failing = ""
 
     def run(self, plan: Any, allocator: Any, settings: Any, **more: Any) -> ReplayResult:
-        from dballoc.campaign.trials.server_in_trial import Interrupted
+        from dballoc.campaign.trial.server_in_trial import Interrupted
 
         if len(self.replayed) >= self.stop_after:
             raise Interrupted

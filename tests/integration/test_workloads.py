@@ -18,7 +18,7 @@ from captured_run import run_captured
 from dballoc import catalogue
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare
-from dballoc.campaign.trials.settling import begin_settling, end_settling
+from dballoc.campaign.trial.settling import begin_settling, end_settling
 from dballoc.experiment import experiment_file, model
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody

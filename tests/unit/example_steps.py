@@ -1,8 +1,6 @@
 """Steps of trials that nobody ran: samples, intervals and what the host did."""
 
-from dballoc.campaign.trials.trial_rows import (
-    StepMeasurements,
-)
+from dballoc.campaign.trial.trial_rows import StepMeasurements
 from dballoc.experiment.trial_steps import Step
 from dballoc.instruments.process_sampler import ProcessSample
 from dballoc.load.client_output import IntervalReport, Total

@@ -16,30 +16,30 @@ import example_results
 import measured_campaign
 
 from dballoc.campaign import run_blocks
-from dballoc.campaign.interim_looks import InterimLooks
-from dballoc.campaign.observer import Observer
-from dballoc.campaign.run_blocks import CampaignKind, RunEnding
-from dballoc.experiment import experiment_file, schedule
-from dballoc.experiment.model import Experiment
-from dballoc.experiment.schedule import Slot
-from dballoc.hosts.block_messages import (
+from dballoc.campaign.elsewhere.block_messages import (
     BlockFinished,
     Ended,
     TrialFinished,
     TrialStarted,
     make_record_rows,
 )
-from dballoc.hosts.block_request import BlockRequest
-from dballoc.hosts.client.load_messages import (
+from dballoc.campaign.elsewhere.block_request import BlockRequest
+from dballoc.campaign.elsewhere.client.load_messages import (
     ClientReady,
     ClientRequest,
     LoadFinished,
     LoadRequested,
 )
-from dballoc.hosts.driver import run_on_hosts
-from dballoc.hosts.executor import Event, HostLine, HostLost
-from dballoc.hosts.message_stream import encode_message
-from dballoc.hosts.place_blocks import Host
+from dballoc.campaign.elsewhere.driver import run_on_hosts
+from dballoc.campaign.elsewhere.executor import Event, HostLine, HostLost
+from dballoc.campaign.elsewhere.message_stream import encode_message
+from dballoc.campaign.elsewhere.place_blocks import Host
+from dballoc.campaign.interim_looks import InterimLooks
+from dballoc.campaign.observer import Observer
+from dballoc.campaign.run_blocks import CampaignKind, RunEnding
+from dballoc.experiment import experiment_file, schedule
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.schedule import Slot
 from dballoc.store.facts import Environment
 from dballoc.store.results import TrialRecord
 

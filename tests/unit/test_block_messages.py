@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.experiment import schedule
-from dballoc.ground import readers
-from dballoc.hosts.block_messages import (
+from dballoc.campaign.elsewhere.block_messages import (
     BlockFinished,
     BlockRefused,
     Ended,
@@ -23,7 +21,9 @@ from dballoc.hosts.block_messages import (
     make_record_rows,
     parse_message,
 )
-from dballoc.hosts.message_stream import encode_message
+from dballoc.campaign.elsewhere.message_stream import encode_message
+from dballoc.experiment import schedule
+from dballoc.ground import readers
 from dballoc.store.rows import MeasuredBlock, MeasuredTrial
 
 MEASURED = {column.name for column in MeasuredBlock.list_columns()}

@@ -8,13 +8,13 @@ import measured_campaign
 import pytest
 import simulated_hosts
 
+from dballoc.campaign.elsewhere.block_request import find_secret
+from dballoc.campaign.elsewhere.place_blocks import Host, Role
 from dballoc.cli import extras
 from dballoc.cli.shared import campaign_on_hosts
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import UsageError
-from dballoc.hosts.block_request import find_secret
-from dballoc.hosts.place_blocks import Host, Role
 from dballoc.load.workload_files import (
     MOST_BYTES,
     read_workload_files,

@@ -16,13 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.experiment.model import Experiment
-from dballoc.experiment.trial_steps import Step
-from dballoc.ground import readers
-from dballoc.ground.errors import Failure, UsageError
-from dballoc.host.unprivileged.server_user import ServerUser
-from dballoc.hosts.client import pair_hosts, password_seal, server_clock
-from dballoc.hosts.client.load_messages import (
+from dballoc.campaign.elsewhere.client import pair_hosts, password_seal, server_clock
+from dballoc.campaign.elsewhere.client.load_messages import (
     ClientFigures,
     ClientReady,
     ClientRequest,
@@ -31,11 +26,20 @@ from dballoc.hosts.client.load_messages import (
     parse_from_client,
     parse_to_client,
 )
-from dballoc.hosts.client.network_link import find_interface, read_bytes, read_speed
-from dballoc.hosts.client.pipe_lines import PipeLines
-from dballoc.hosts.client.remote_load import ClientPlace, RemoteLoads, find_client_limit
-from dballoc.hosts.client.server_clock import ClockReading, choose_reading
-from dballoc.hosts.message_stream import encode_message
+from dballoc.campaign.elsewhere.client.network_link import find_interface, read_bytes, read_speed
+from dballoc.campaign.elsewhere.client.pipe_lines import PipeLines
+from dballoc.campaign.elsewhere.client.remote_load import (
+    ClientPlace,
+    RemoteLoads,
+    find_client_limit,
+)
+from dballoc.campaign.elsewhere.client.server_clock import ClockReading, choose_reading
+from dballoc.campaign.elsewhere.message_stream import encode_message
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.trial_steps import Step
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
+from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load.client import ClientFailed
 from dballoc.servers.private.certificates import write_certificates
 from dballoc.servers.private.command_line import Address

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.server_in_trial import check_encryption
+from dballoc.campaign.trial.fault import Fault
+from dballoc.campaign.trial.server_in_trial import check_encryption
 from dballoc.questions.campaign.answer.compose_answer import compose_notes
 from dballoc.questions.campaign.answer.noise_and_network import (
     describe_encryption,

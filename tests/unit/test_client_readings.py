@@ -10,6 +10,15 @@ from typing import Any
 import pytest
 
 import dballoc
+from dballoc.campaign.elsewhere.client import client_readings, network_link, node_client
+from dballoc.campaign.elsewhere.client.client_readings import (
+    ClientReading,
+    LoadReadings,
+    compute_figures,
+)
+from dballoc.campaign.elsewhere.client.load_messages import ClientRequest, LoadRequested
+from dballoc.campaign.elsewhere.client.network_link import LinkBytes
+from dballoc.campaign.elsewhere.client.remote_load import find_client_limit
 from dballoc.doctor import leftovers
 from dballoc.ground.errors import Failure
 from dballoc.host.guardian.guardian_client import Exit
@@ -20,11 +29,6 @@ from dballoc.host.resources.process_limits import (
     compute_throttled_share,
     read_quota_periods,
 )
-from dballoc.hosts.client import client_readings, network_link, node_client
-from dballoc.hosts.client.client_readings import ClientReading, LoadReadings, compute_figures
-from dballoc.hosts.client.load_messages import ClientRequest, LoadRequested
-from dballoc.hosts.client.network_link import LinkBytes
-from dballoc.hosts.client.remote_load import find_client_limit
 from dballoc.instruments.host_sampler import HostSample
 from dballoc.load.sysbench_command import Sysbench
 

@@ -3,8 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from dballoc.hosts.compare_hosts import list_differences, list_shared_kernels, list_wrong_clocks
-from dballoc.hosts.place_blocks import Host
+from dballoc.campaign.elsewhere.compare_hosts import (
+    list_differences,
+    list_shared_kernels,
+    list_wrong_clocks,
+)
+from dballoc.campaign.elsewhere.place_blocks import Host
 from dballoc.store.facts import Environment
 
 USUAL = Environment(kernel="6.12", cpus=8, memory=2**35, thp="madvise")

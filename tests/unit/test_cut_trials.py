@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from simulated_hosts import Drive, KilledDriver, SimulatedHosts
 
+from dballoc.campaign.elsewhere.executor import HostLost
+from dballoc.campaign.elsewhere.place_blocks import Host
 from dballoc.ground.errors import Failure
-from dballoc.hosts.executor import HostLost
-from dballoc.hosts.place_blocks import Host
 
 pytestmark = pytest.mark.long
 

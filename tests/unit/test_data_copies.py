@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.trials.data_copies import DataCopies
+from dballoc.campaign.trial.data_copies import DataCopies
 from dballoc.experiment.experiment_file import build_experiment
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import workload

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import typer
 
+from dballoc.campaign.elsewhere.place_blocks import Host
 from dballoc.cli.shared import doctor_of_hosts
 from dballoc.ground.errors import Failure
-from dballoc.hosts.place_blocks import Host
 from dballoc.store.facts import Environment
 
-ray_executor = pytest.importorskip("dballoc.hosts.ray_executor", exc_type=ImportError)
+ray_executor = pytest.importorskip("dballoc.campaign.elsewhere.ray_executor", exc_type=ImportError)
 
 HOST = Host(name="db1 (10.0.0.1)", kernel="k1", environment=Environment())
 OTHER_VERSION = "10.0.0.2: it has dballoc 0.0, the driver 0.1"

@@ -9,22 +9,18 @@ import simulated_hosts
 from simulated_hosts import Drive, SimulatedHosts
 from test_driver_of_hosts import BLOCK_ROW, measure_noise
 
-from dballoc.experiment import schedule
-from dballoc.ground.errors import Failure
-from dballoc.hosts.block_messages import (
-    BlockFinished,
-    BlockRefused,
-    TrialStarted,
-)
-from dballoc.hosts.client.load_messages import (
+from dballoc.campaign.elsewhere.block_messages import BlockFinished, BlockRefused, TrialStarted
+from dballoc.campaign.elsewhere.client.load_messages import (
     ClientReady,
     LoadFinished,
     LoadRequested,
     LoadStopped,
 )
-from dballoc.hosts.driver import run_on_hosts
-from dballoc.hosts.executor import HostLine, HostLost
-from dballoc.hosts.message_stream import encode_message
+from dballoc.campaign.elsewhere.driver import run_on_hosts
+from dballoc.campaign.elsewhere.executor import HostLine, HostLost
+from dballoc.campaign.elsewhere.message_stream import encode_message
+from dballoc.experiment import schedule
+from dballoc.ground.errors import Failure
 
 pytestmark = pytest.mark.long
 

@@ -15,12 +15,7 @@ import pytest
 import simulated_hosts
 from simulated_hosts import Drive, KilledDriver, SimulatedHosts
 
-from dballoc.campaign.run_blocks import CampaignRun
-from dballoc.experiment import schedule
-from dballoc.experiment.model import Experiment
-from dballoc.experiment.schedule import Slot
-from dballoc.ground.errors import Failure
-from dballoc.hosts.block_messages import (
+from dballoc.campaign.elsewhere.block_messages import (
     MOST_NOTICES,
     BlockFinished,
     Ended,
@@ -29,10 +24,15 @@ from dballoc.hosts.block_messages import (
     TrialFinished,
     TrialStarted,
 )
-from dballoc.hosts.client.load_messages import ClientReady, LoadStopped
-from dballoc.hosts.driver import run_on_hosts
-from dballoc.hosts.executor import HostLine
-from dballoc.hosts.message_stream import encode_message
+from dballoc.campaign.elsewhere.client.load_messages import ClientReady, LoadStopped
+from dballoc.campaign.elsewhere.driver import run_on_hosts
+from dballoc.campaign.elsewhere.executor import HostLine
+from dballoc.campaign.elsewhere.message_stream import encode_message
+from dballoc.campaign.run_blocks import CampaignRun
+from dballoc.experiment import schedule
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.schedule import Slot
+from dballoc.ground.errors import Failure
 from dballoc.questions.compare.baseline_comparison import (
     compare_with_baseline,
     declare_procedures,

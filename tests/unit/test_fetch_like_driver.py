@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from dballoc.campaign.elsewhere.fetch_like_driver import (
+    fetch_like_driver,
+    find_difference,
+    list_fetched_files,
+    list_files,
+)
 from dballoc.fetch import fetch_one, private_store
 from dballoc.fetch.fetch_job import FetchedTree, FetchJob
 from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.fetch.private_store import FORMAT, MANIFEST, FetchedEntry
 from dballoc.ground.errors import UsageError
 from dballoc.host.guardian.guardian_client import GuardianEnded, Lease
-from dballoc.hosts.fetch_like_driver import (
-    fetch_like_driver,
-    find_difference,
-    list_fetched_files,
-    list_files,
-)
 
 JEMALLOC = "jemalloc@5.3.1"
 LEASE = Lease(0, 30.0)

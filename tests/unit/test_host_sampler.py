@@ -5,7 +5,7 @@ from example_steps import IDLE, gathered, interval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.campaign.trials.trial_rows import make_host_sample_row, make_host_step_rows
+from dballoc.campaign.trial.trial_rows import make_host_sample_row, make_host_step_rows
 from dballoc.instruments.host_sampler import HostSample, parse_host_sample, take_host_sample
 from dballoc.store.rows import HostStepRow
 

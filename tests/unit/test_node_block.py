@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import dballoc
+from dballoc.campaign.elsewhere import node_block
+from dballoc.campaign.elsewhere.block_request import BlockRequest
+from dballoc.campaign.elsewhere.client.remote_load import ClientHostFailed
+from dballoc.campaign.elsewhere.node_process import make_refusal
 from dballoc.experiment.designs import Design
 from dballoc.ground.errors import Failure, NotNow, UsageError
 from dballoc.host.guardian.guardian_client import Lease
 from dballoc.host.settings.machine_lock import HeldByGuardian, HeldByRun
-from dballoc.hosts import node_block
-from dballoc.hosts.block_request import BlockRequest
-from dballoc.hosts.client.remote_load import ClientHostFailed
-from dballoc.hosts.node_process import make_refusal
 
 
 class FakeCustody:

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.ground.errors import UsageError
-from dballoc.hosts import ray_access
-from dballoc.hosts.block_request import find_difference
-from dballoc.hosts.client.pair_hosts import describe_pairs
-from dballoc.hosts.place_blocks import (
+from dballoc.campaign.elsewhere import ray_access
+from dballoc.campaign.elsewhere.block_request import find_difference
+from dballoc.campaign.elsewhere.client.pair_hosts import describe_pairs
+from dballoc.campaign.elsewhere.place_blocks import (
     Host,
     HostLoad,
     Role,
@@ -23,7 +22,8 @@ from dballoc.hosts.place_blocks import (
     count_pairs,
     find_limit,
 )
-from dballoc.hosts.ray_node import make_environment
+from dballoc.campaign.elsewhere.ray_node import make_environment
+from dballoc.ground.errors import UsageError
 from dballoc.store.facts import Environment
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.experiment.schedule import Slot
-from dballoc.hosts import node_block
-from dballoc.hosts.block_messages import (
+from dballoc.campaign.elsewhere import node_block
+from dballoc.campaign.elsewhere.block_messages import (
     FilePiece,
     Message,
     Notice,
     TrialFinished,
     parse_message,
 )
-from dballoc.hosts.message_stream import MessageStream
+from dballoc.campaign.elsewhere.message_stream import MessageStream
+from dballoc.experiment.schedule import Slot
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import MeasuredTrial
 

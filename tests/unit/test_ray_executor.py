@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 import dballoc
+from dballoc.campaign.elsewhere import ray_node
+from dballoc.campaign.elsewhere.executor import HostLine, HostLost
 from dballoc.ground import readers
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.host.guardian.guardian import STAMP
 from dballoc.host.machine_description import describe_machine
-from dballoc.hosts import ray_node
-from dballoc.hosts.executor import HostLine, HostLost
 
-ray_executor = pytest.importorskip("dballoc.hosts.ray_executor", exc_type=ImportError)
+ray_executor = pytest.importorskip("dballoc.campaign.elsewhere.ray_executor", exc_type=ImportError)
 
 NODE = {
     "NodeID": "1a" * 28,

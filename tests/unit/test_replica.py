@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.campaign.preparation import prepare_duet
-from dballoc.campaign.trials import replica
-from dballoc.campaign.trials.replica import ReplicaStep, ReplicationProgress
+from dballoc.campaign.trial import replica
+from dballoc.campaign.trial.replica import ReplicaStep, ReplicationProgress
 from dballoc.fetch.name_and_version import parse_version_numbers
 from dballoc.ground.errors import UsageError
 from dballoc.load import sysbench_command, workload

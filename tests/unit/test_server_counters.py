@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.campaign.trials.trial_rows import StepMeasurements, make_step_counter_rows
+from dballoc.campaign.trial.trial_rows import StepMeasurements, make_step_counter_rows
 from dballoc.experiment.trial_steps import Step
 from dballoc.host.process.handle import Process
 from dballoc.instruments import perf_events, server_counters

@@ -8,13 +8,8 @@ import pymysql
 import pytest
 
 from dballoc import catalogue
-from dballoc.campaign.trials import settling as settling_module
-from dballoc.campaign.trials.settling import (
-    Settling,
-    SettlingFailed,
-    begin_settling,
-    end_settling,
-)
+from dballoc.campaign.trial import settling as settling_module
+from dballoc.campaign.trial.settling import Settling, SettlingFailed, begin_settling, end_settling
 from dballoc.questions.campaign.answer.preference import LEAST_MEMORY
 from dballoc.questions.campaign.sections.shared_sections import describe_method
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline

@@ -3,7 +3,7 @@
 import pytest
 
 from dballoc.campaign.session import Stop
-from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.trial.server_in_trial import Interrupted
 
 
 def test_what_is_lost_in_a_finalizer_stops_the_next_trial() -> None:

@@ -7,7 +7,7 @@ from example_steps import IDLE, gathered, interval, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.campaign.trials.trial_rows import (
+from dballoc.campaign.trial.trial_rows import (
     find_counter_window,
     interpolate_counter,
     make_step_row,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_duet import share_host
-from dballoc.campaign.trials.host_thp import switch_thp
+from dballoc.campaign.trial.host_thp import switch_thp
 from dballoc.doctor import kernel
 from dballoc.experiment.model import Variant
 from dballoc.host.process.handle import Process

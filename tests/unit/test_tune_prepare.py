@@ -12,7 +12,7 @@ from dballoc.campaign.preparation import prepare, prepare_duet
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, SharedHost
 from dballoc.campaign.preparation.prepare_variant import MOST_DUET_CLIENTS, count_most_clients
-from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.experiment.model import Experiment, Tune, Variant
 from dballoc.ground.errors import UsageError
 from dballoc.host.settings import machine_lock, thp

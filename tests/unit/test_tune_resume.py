@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dballoc.campaign.session import Stop
-from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.trial.server_in_trial import Interrupted
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.ground.errors import UsageError
 from dballoc.questions.tune.search_history import Tried

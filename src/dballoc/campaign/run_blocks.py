@@ -16,7 +16,7 @@ from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.recorded_facts import check_margin
 from dballoc.campaign.session import Session, run_in_session
-from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.trial.server_in_trial import Interrupted
 from dballoc.campaign.ways.way import Blocks, DurationEstimate, TrialT, Unsuitable
 from dballoc.ground.errors import UsageError
 from dballoc.questions.compare.procedure import Procedure

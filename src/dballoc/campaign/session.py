@@ -13,9 +13,9 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.results_directory import ROOM, ResultsDirectory
-from dballoc.campaign.trials.client_host import ClientHost
-from dballoc.campaign.trials.data_copies import DataCopies
-from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
+from dballoc.campaign.trial.client_host import ClientHost
+from dballoc.campaign.trial.data_copies import DataCopies
+from dballoc.campaign.trial.server_in_trial import Interrupted, TrialContext
 from dballoc.experiment.schedule import Slot
 from dballoc.ground.errors import Failure, NotNow, UsageError
 from dballoc.host import directories

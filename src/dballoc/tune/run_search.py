@@ -14,8 +14,8 @@ from dballoc.campaign.replay.prepare_replay import PreparedReplay
 from dballoc.campaign.replay.replay_limits import estimate_replay_seconds
 from dballoc.campaign.run_blocks import open_results
 from dballoc.campaign.session import Session, run_in_session
-from dballoc.campaign.trials import recorded_trial
-from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.trial import recorded_trial
+from dballoc.campaign.trial.server_in_trial import Interrupted
 from dballoc.campaign.ways.replay import plan_trace
 from dballoc.campaign.ways.servers import prepare_data
 from dballoc.campaign.ways.solo import estimate_solo_trial_seconds

@@ -12,9 +12,9 @@ from dballoc.campaign.preparation.prepare_duet import PreparedDuet, share_host
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.prepare_replay import PreparedReplay
 from dballoc.campaign.session import Session
-from dballoc.campaign.trials import duet_trial, recorded_trial, solo_trial
-from dballoc.campaign.trials.duet_trial import Slices
-from dballoc.campaign.trials.server_in_trial import TrialContext
+from dballoc.campaign.trial import duet_trial, recorded_trial, solo_trial
+from dballoc.campaign.trial.duet_trial import Slices
+from dballoc.campaign.trial.server_in_trial import TrialContext
 from dballoc.campaign.ways.duet_pilot import check_cpu_bound
 from dballoc.campaign.ways.duet_plan import choose_discard
 from dballoc.campaign.ways.replay import PlannedTrace

@@ -4,23 +4,23 @@ import json
 
 import example_results
 
-from dballoc.experiment import schedule
-from dballoc.experiment.model import Experiment
-from dballoc.ground import readers
-from dballoc.hosts.block_messages import (
+from dballoc.campaign.elsewhere.block_messages import (
     BlockFinished,
     FilePiece,
     TrialFinished,
     make_record_rows,
     parse_message,
 )
-from dballoc.hosts.client.load_messages import LoadFinished, LoadRequested
-from dballoc.hosts.message_stream import encode_message
+from dballoc.campaign.elsewhere.client.load_messages import LoadFinished, LoadRequested
+from dballoc.campaign.elsewhere.message_stream import encode_message
+from dballoc.experiment import schedule
+from dballoc.experiment.model import Experiment
+from dballoc.ground import readers
 from dballoc.store.rows import BlockPlace
 
 OF = (
-    "dballoc.hosts.block_messages",
-    "dballoc.hosts.client.load_messages",
+    "dballoc.campaign.elsewhere.block_messages",
+    "dballoc.campaign.elsewhere.client.load_messages",
     "dballoc.ground.readers",
     "dballoc.store.column_types",
     "dballoc.store.rows",

@@ -12,9 +12,9 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.variant_malloc import GlibcTooOld
-from dballoc.campaign.trials.data_copies import DataCopies
-from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
+from dballoc.campaign.trial.data_copies import DataCopies
+from dballoc.campaign.trial.fault import Fault
+from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, Server

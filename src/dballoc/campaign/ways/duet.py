@@ -11,8 +11,8 @@ from pathlib import Path
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.session import Session
-from dballoc.campaign.trials import duet_trial
-from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.campaign.trial import duet_trial
+from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.campaign.ways import duet_pilot
 from dballoc.campaign.ways.duet_plan import (
     PILOT_PIECES,

@@ -18,7 +18,7 @@ from dballoc.campaign.recorded_facts import make_server_facts
 from dballoc.campaign.replay import first_cache_sizes
 from dballoc.campaign.run_blocks import CampaignKind, CampaignRun
 from dballoc.campaign.session import Session
-from dballoc.campaign.trials import solo_trial
+from dballoc.campaign.trial import solo_trial
 from dballoc.campaign.ways.servers import prepare_data
 from dballoc.campaign.ways.solo import estimate_solo_trial_seconds
 from dballoc.campaign.ways.way import DurationEstimate, ServerBlocks

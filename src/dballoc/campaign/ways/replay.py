@@ -19,7 +19,7 @@ from dballoc.campaign.replay.replay_limits import (
 from dballoc.campaign.replay.replay_rows import fill_record
 from dballoc.campaign.run_blocks import CampaignKind
 from dballoc.campaign.session import Session
-from dballoc.campaign.trials.host_thp import check_host_thp, switch_thp
+from dballoc.campaign.trial.host_thp import check_host_thp, switch_thp
 from dballoc.campaign.ways.solo import plan_blocks
 from dballoc.campaign.ways.way import BlockEstimate, Blocks, DurationEstimate
 from dballoc.experiment import schedule

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.trials import recorded_trial, solo_trial
+from dballoc.campaign.trial import recorded_trial, solo_trial
 from dballoc.campaign.ways.way import BlockEstimate, ServerBlocks, ServerWay
 from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design

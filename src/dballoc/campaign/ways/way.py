@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.session import PreparedT, Session
-from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.ground.errors import UsageError

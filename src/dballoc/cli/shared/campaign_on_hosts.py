@@ -12,9 +12,9 @@ from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 
 if TYPE_CHECKING:
+    from dballoc.campaign.elsewhere.place_blocks import Host
     from dballoc.campaign.preparation.prepare import PreparedCampaign
     from dballoc.campaign.run_blocks import CampaignKind
-    from dballoc.hosts.place_blocks import Host
 
 
 def check_flags(extend: Any) -> None:
@@ -36,9 +36,9 @@ def join_cluster(
     joined, or not run the experiment.
     """
     # Ray takes a second to import, and is not there without the extra.
-    from dballoc.hosts import ray_executor
-    from dballoc.hosts.client import pair_hosts
-    from dballoc.hosts.driver import run_on_hosts
+    from dballoc.campaign.elsewhere import ray_executor
+    from dballoc.campaign.elsewhere.client import pair_hosts
+    from dballoc.campaign.elsewhere.driver import run_on_hosts
 
     run_on_hosts.refuse_unsuitable(setting.experiment)
     with ray_executor.connect(address, say) as executor:
@@ -56,7 +56,7 @@ def check_client_hosts(address: str, hosts: "Sequence[Host]", unusable: Sequence
     be: there are hosts for them that cannot be used, or no host is left for its servers.
     ``unusable``: sentences on nodes for clients.
     """
-    from dballoc.hosts.client import pair_hosts
+    from dballoc.campaign.elsewhere.client import pair_hosts
 
     if not pair_hosts.has_client_hosts(hosts):
         if unusable:

@@ -12,8 +12,8 @@ from dballoc.doctor.software import PERF, SYSBENCH
 from dballoc.ground.errors import Failure
 
 if TYPE_CHECKING:
-    from dballoc.hosts.place_blocks import Host
-    from dballoc.hosts.ray_executor import HostExamination
+    from dballoc.campaign.elsewhere.place_blocks import Host
+    from dballoc.campaign.elsewhere.ray_executor import HostExamination
 
 
 def print_hosts(address: str, as_json: bool) -> None:
@@ -23,7 +23,7 @@ def print_hosts(address: str, as_json: bool) -> None:
     """
     require_extra("hosts", "doctor --ray")
     # Ray takes a second to import, and is not there without the extra.
-    from dballoc.hosts import ray_executor
+    from dballoc.campaign.elsewhere import ray_executor
 
     # The document has the notices on nodes that cannot be used.
     with ray_executor.connect(address, lambda text: None) as executor:
@@ -53,7 +53,7 @@ def describe_hosts(
     """Return what ``doctor --ray`` says, as plain data. ``unusable``: sentences on nodes that are
     no hosts, though they should be.
     """
-    from dballoc.hosts import compare_hosts
+    from dballoc.campaign.elsewhere import compare_hosts
 
     answers = {name: e for name, e in examined.items() if not isinstance(e, str)}
     return {

@@ -174,7 +174,7 @@ class _Malloc(BaseModel):
 
 
 class _Figures(BaseModel):
-    """The figures that :mod:`dballoc.campaign.trials.profiling` stores."""
+    """The figures that :mod:`dballoc.campaign.trial.profiling` stores."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -190,7 +190,7 @@ class _Figures(BaseModel):
 @dataclass(frozen=True, kw_only=True)
 class VariantHeap:
     """The heap profile of a variant under a workload. ``profile`` is None where there is none;
-    ``missing`` says why. ``figures``: as :mod:`dballoc.campaign.trials.profiling` stores them.
+    ``missing`` says why. ``figures``: as :mod:`dballoc.campaign.trial.profiling` stores them.
     """
 
     variant: str

@@ -131,7 +131,7 @@ class Primary:
 
     def write_client_files(self) -> client.Places:
         """Write what leads clients to it; see
-        :meth:`dballoc.campaign.trials.server_in_trial.ServerLife.write_client_files`.
+        :meth:`dballoc.campaign.trial.server_in_trial.ServerLife.write_client_files`.
         """
         by_socket = self._prepared.server.connect == "socket"
         address = Address(self._address.socket) if by_socket else self._address

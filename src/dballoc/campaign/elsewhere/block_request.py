@@ -4,12 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.campaign.elsewhere.client.load_messages import HostRequest
+from dballoc.campaign.elsewhere.client.remote_load import ClientPlace
+from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.experiment import secret_names
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
-from dballoc.hosts.client.load_messages import HostRequest
-from dballoc.hosts.client.remote_load import ClientPlace
 from dballoc.store.rows import VariantRow
 
 # Columns of table variant that must be the same on all hosts: their rows are one row there.
@@ -26,7 +26,7 @@ class BlockRequest(HostRequest):
     those columns of each variant that must be the same on the host; ``sysbench``: the version of
     the driver's, which must be that of all hosts; ``earlier_probes``: seconds of the fixed probe in
     the blocks that ran there before; ``client``: where the load comes from, None for the same host;
-    ``fetched``: what the driver has fetched for it (:mod:`dballoc.hosts.fetch_like_driver`).
+    ``fetched``: what the driver has fetched for it (:mod:`dballoc.campaign.elsewhere.fetch_like_driver`).
     """
 
     ASKER = "block"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dballoc.campaign.elsewhere.driver.store_answers import AnswerStore
+from dballoc.campaign.elsewhere.place_blocks import Host
 from dballoc.campaign.ways.way import Blocks
-from dballoc.hosts.driver.store_answers import AnswerStore
-from dballoc.hosts.place_blocks import Host
 from dballoc.store.results import Results
 from dballoc.store.rows import TrialUnderWayRow
 

@@ -1,4 +1,4 @@
-"""The seam between a trial and a client on a host of its own (:mod:`dballoc.hosts.client`)."""
+"""The seam between a trial and a client on a host of its own (:mod:`dballoc.campaign.elsewhere.client`)."""
 
 from pathlib import Path
 from typing import Protocol

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from dballoc.campaign.trials.server_in_trial import ServerLife
+from dballoc.campaign.trial.server_in_trial import ServerLife
 from dballoc.experiment.trial_steps import Step
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.files.output_directory import write_own

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dballoc.campaign.elsewhere.block_messages import MOST_FILE_BYTES, MOST_FILES, MOST_NOTICES
+from dballoc.campaign.elsewhere.place_blocks import Host, HostPair
 from dballoc.experiment.schedule import Slot
 from dballoc.ground import readers
-from dballoc.hosts.block_messages import MOST_FILE_BYTES, MOST_FILES, MOST_NOTICES
-from dballoc.hosts.place_blocks import Host, HostPair
 from dballoc.store.rows import BlockPlace
 
 # A load is stopped once, and once more where a trial is given up meanwhile.

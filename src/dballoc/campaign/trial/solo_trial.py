@@ -7,21 +7,21 @@ from pathlib import Path
 import pymysql
 
 from dballoc.campaign.observer import Tick
-from dballoc.campaign.trials import profiling, trial_rows
-from dballoc.campaign.trials.client_host import ClientHost, DistantClient
-from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.host_thp import switch_thp
-from dballoc.campaign.trials.primary import Primary
-from dballoc.campaign.trials.replica import (
+from dballoc.campaign.trial import profiling, trial_rows
+from dballoc.campaign.trial.client_host import ClientHost, DistantClient
+from dballoc.campaign.trial.fault import Fault
+from dballoc.campaign.trial.host_thp import switch_thp
+from dballoc.campaign.trial.primary import Primary
+from dballoc.campaign.trial.replica import (
     ReplicaServer,
     ReplicaStep,
     describe_lag,
     make_replica_row,
     make_total,
 )
-from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
-from dballoc.campaign.trials.settling import SettlingFailed, begin_settling, end_settling
-from dballoc.campaign.trials.trial_rows import StepMeasurements
+from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
+from dballoc.campaign.trial.settling import SettlingFailed, begin_settling, end_settling
+from dballoc.campaign.trial.trial_rows import StepMeasurements
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_probe_steps, plan_steps, sum_planned_seconds
 from dballoc.ground.files.output_directory import OutputDirectory, write_own

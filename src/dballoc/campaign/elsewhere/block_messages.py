@@ -10,8 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from dballoc.campaign.elsewhere.client.load_messages import (
+    FromClient,
+    HostMessage,
+    ToClient,
+    parse_line,
+)
 from dballoc.ground import readers
-from dballoc.hosts.client.load_messages import FromClient, HostMessage, ToClient, parse_line
 from dballoc.store import column_types
 from dballoc.store.results import Stored, TrialRecord
 from dballoc.store.rows import TABLES, LocalPart, MeasuredBlock, MeasuredTrial, TrialPart

@@ -4,8 +4,8 @@ import os
 import select
 import time
 
+from dballoc.campaign.elsewhere.message_limits import LONGEST_LINE
 from dballoc.ground.errors import Failure
-from dballoc.hosts.message_limits import LONGEST_LINE
 
 
 class PipeLines:

@@ -11,17 +11,8 @@ from dataclasses import asdict, replace
 from typing import TypeVar
 
 import dballoc
-from dballoc.campaign.recorded_facts import make_block_facts
-from dballoc.campaign.run_blocks import CampaignKind, CampaignRun, interleave_blocks
-from dballoc.campaign.trials.server_in_trial import Interrupted
-from dballoc.campaign.ways.servers import estimate_duration, make_blocks
-from dballoc.experiment import experiment_file
-from dballoc.experiment.designs import Design
-from dballoc.experiment.model import Experiment
-from dballoc.ground import readers
-from dballoc.ground.errors import Failure, UsageError
-from dballoc.hosts import place_blocks
-from dballoc.hosts.block_messages import (
+from dballoc.campaign.elsewhere import place_blocks
+from dballoc.campaign.elsewhere.block_messages import (
     BlockFinished,
     BlockRefused,
     Ended,
@@ -32,34 +23,43 @@ from dballoc.hosts.block_messages import (
     TrialStarted,
     parse_message,
 )
-from dballoc.hosts.block_request import (
+from dballoc.campaign.elsewhere.block_request import (
     BlockRequest,
     find_secret,
     select_common_columns,
 )
-from dballoc.hosts.client.load_messages import (
+from dballoc.campaign.elsewhere.client.load_messages import (
     ClientReady,
     LoadFinished,
     LoadRequested,
     LoadStopped,
 )
-from dballoc.hosts.client.pair_hosts import (
+from dballoc.campaign.elsewhere.client.pair_hosts import (
     describe_lack,
     describe_pairs,
     make_client_place,
     make_client_request,
 )
-from dballoc.hosts.driver.block_under_way import BlockUnderWay
-from dballoc.hosts.driver.cut_trials import CutTrials
-from dballoc.hosts.driver.store_answers import (
+from dballoc.campaign.elsewhere.driver.block_under_way import BlockUnderWay
+from dballoc.campaign.elsewhere.driver.cut_trials import CutTrials
+from dballoc.campaign.elsewhere.driver.store_answers import (
     AnswerStore,
     make_begun_trial_row,
     make_placement_row,
 )
-from dballoc.hosts.executor import Event, Executor, HostLine, HostLost
-from dballoc.hosts.fetch_like_driver import list_fetched_files
-from dballoc.hosts.message_stream import encode_message
-from dballoc.hosts.place_blocks import Host, HostLoad, HostPair
+from dballoc.campaign.elsewhere.executor import Event, Executor, HostLine, HostLost
+from dballoc.campaign.elsewhere.fetch_like_driver import list_fetched_files
+from dballoc.campaign.elsewhere.message_stream import encode_message
+from dballoc.campaign.elsewhere.place_blocks import Host, HostLoad, HostPair
+from dballoc.campaign.recorded_facts import make_block_facts
+from dballoc.campaign.run_blocks import CampaignKind, CampaignRun, interleave_blocks
+from dballoc.campaign.trial.server_in_trial import Interrupted
+from dballoc.campaign.ways.servers import estimate_duration, make_blocks
+from dballoc.experiment import experiment_file
+from dballoc.experiment.designs import Design
+from dballoc.experiment.model import Experiment
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.load.workload_files import read_workload_files
 from dballoc.store.rows import BlockAheadRow, BlockPlace, BlockRow, HostRow, MeasuredBlock
 

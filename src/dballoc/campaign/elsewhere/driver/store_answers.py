@@ -5,15 +5,15 @@ was under way when its host was lost.
 import sqlite3
 import time
 
+from dballoc.campaign.elsewhere.block_messages import FilePiece, TrialFinished
+from dballoc.campaign.elsewhere.driver.block_under_way import BlockUnderWay
+from dballoc.campaign.elsewhere.place_blocks import Host, HostPair
 from dballoc.campaign.results_directory import ResultsDirectory
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
 from dballoc.ground.files.output_directory import OutputDirectory
-from dballoc.hosts.block_messages import FilePiece, TrialFinished
-from dballoc.hosts.driver.block_under_way import BlockUnderWay
-from dballoc.hosts.place_blocks import Host, HostPair
 from dballoc.store import column_types
 from dballoc.store.results import HOST_LOST, Results, TrialRecord
 from dballoc.store.rows import (

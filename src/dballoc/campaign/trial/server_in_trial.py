@@ -18,11 +18,11 @@ from dballoc.allocators import proof_of_use, reported_tunables, tunables
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
-from dballoc.campaign.trials import trial_rows
-from dballoc.campaign.trials.client_host import ClientHost
-from dballoc.campaign.trials.data_copies import DataCopies
-from dballoc.campaign.trials.fault import Fault, FaultExaminer, explain_sigkill
-from dballoc.campaign.trials.host_thp import check_host_thp
+from dballoc.campaign.trial import trial_rows
+from dballoc.campaign.trial.client_host import ClientHost
+from dballoc.campaign.trial.data_copies import DataCopies
+from dballoc.campaign.trial.fault import Fault, FaultExaminer, explain_sigkill
+from dballoc.campaign.trial.host_thp import check_host_thp
 from dballoc.experiment import secret_names
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.trial_steps import Step

@@ -5,13 +5,13 @@ two hosts of a block is told. Pure.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dballoc.campaign.elsewhere.block_request import BlockRequest
+from dballoc.campaign.elsewhere.client.load_messages import ClientRequest, HostRequest
+from dballoc.campaign.elsewhere.client.remote_load import ClientPlace
+from dballoc.campaign.elsewhere.place_blocks import Host, HostPair
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.experiment.designs import Design
 from dballoc.ground.errors import UsageError
-from dballoc.hosts.block_request import BlockRequest
-from dballoc.hosts.client.load_messages import ClientRequest, HostRequest
-from dballoc.hosts.client.remote_load import ClientPlace
-from dballoc.hosts.place_blocks import Host, HostPair
 
 _REMEDY = "or run without nodes that have the resource dballoc_client"
 

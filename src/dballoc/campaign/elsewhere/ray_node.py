@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from dballoc.campaign.elsewhere.message_limits import LONGEST_LINE
 from dballoc.host.exit_status import end_process
 from dballoc.host.guardian.guardian import STAMP
-from dballoc.hosts.message_limits import LONGEST_LINE
 
 _LOG_TAIL = 4000
 # Seconds.
@@ -26,7 +26,7 @@ _SERVER_OOM_SCORE = "0"
 
 class BlockProcess:
     """One process of a block, the writing end of its lease, and that of the lines to it.
-    ``module``: :mod:`dballoc.hosts.node_block`, or :mod:`dballoc.hosts.client.node_client`.
+    ``module``: :mod:`dballoc.campaign.elsewhere.node_block`, or :mod:`dballoc.campaign.elsewhere.client.node_client`.
     """
 
     def __init__(self, module: str) -> None:

@@ -1,9 +1,9 @@
 """Run one block on this host, as a process of its own:
-``python -m dballoc.hosts.node_block REQUEST_FD LINES_FD``.
+``python -m dballoc.campaign.elsewhere.node_block REQUEST_FD LINES_FD``.
 
-A process as :mod:`dballoc.hosts.node_process` says. The lines are those of the client host, where
-the block has one (:mod:`dballoc.hosts.client.load_messages`); the messages are those of
-:mod:`dballoc.hosts.block_messages`. Nothing of Ray is in this process, so servers and the guardian
+A process as :mod:`dballoc.campaign.elsewhere.node_process` says. The lines are those of the client host, where
+the block has one (:mod:`dballoc.campaign.elsewhere.client.load_messages`); the messages are those of
+:mod:`dballoc.campaign.elsewhere.block_messages`. Nothing of Ray is in this process, so servers and the guardian
 are what they are in a local campaign.
 """
 
@@ -16,23 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dballoc.campaign.noise_samples import BlockNoiseMeter
-from dballoc.campaign.observer import Observer
-from dballoc.campaign.preparation import data_templates
-from dballoc.campaign.preparation.prepare import PreparedCampaign, prepare_campaign
-from dballoc.campaign.results_directory import TRIALS
-from dballoc.campaign.session import Session, run_in_session
-from dballoc.campaign.trials.server_in_trial import Interrupted
-from dballoc.campaign.ways.servers import WAYS
-from dballoc.campaign.ways.way import Blocks
-from dballoc.experiment.schedule import Slot
-from dballoc.ground import readers
-from dballoc.ground.errors import UsageError
-from dballoc.host import directories
-from dballoc.host.guardian.guardian_client import Custody
-from dballoc.host.unprivileged.ownership import remove_directory
-from dballoc.host.unprivileged.server_user import server_user
-from dballoc.hosts.block_messages import (
+from dballoc.campaign.elsewhere.block_messages import (
     FILE_PIECE,
     MOST_FILE_BYTES,
     MOST_FILES,
@@ -44,17 +28,33 @@ from dballoc.hosts.block_messages import (
     is_file_name,
     make_record_rows,
 )
-from dballoc.hosts.block_request import (
+from dballoc.campaign.elsewhere.block_request import (
     BlockRequest,
     describe_other_sysbench,
     find_difference,
     select_common_columns,
 )
-from dballoc.hosts.client.pipe_lines import PipeLines
-from dballoc.hosts.client.remote_load import ClientHostFailed, RemoteLoads
-from dballoc.hosts.fetch_like_driver import fetch_like_driver
-from dballoc.hosts.message_stream import MessageStream
-from dballoc.hosts.node_process import open_lease, run_process
+from dballoc.campaign.elsewhere.client.pipe_lines import PipeLines
+from dballoc.campaign.elsewhere.client.remote_load import ClientHostFailed, RemoteLoads
+from dballoc.campaign.elsewhere.fetch_like_driver import fetch_like_driver
+from dballoc.campaign.elsewhere.message_stream import MessageStream
+from dballoc.campaign.elsewhere.node_process import open_lease, run_process
+from dballoc.campaign.noise_samples import BlockNoiseMeter
+from dballoc.campaign.observer import Observer
+from dballoc.campaign.preparation import data_templates
+from dballoc.campaign.preparation.prepare import PreparedCampaign, prepare_campaign
+from dballoc.campaign.results_directory import TRIALS
+from dballoc.campaign.session import Session, run_in_session
+from dballoc.campaign.trial.server_in_trial import Interrupted
+from dballoc.campaign.ways.servers import WAYS
+from dballoc.campaign.ways.way import Blocks
+from dballoc.experiment.schedule import Slot
+from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
+from dballoc.host import directories
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.unprivileged.ownership import remove_directory
+from dballoc.host.unprivileged.server_user import server_user
 from dballoc.store.results import TrialRecord
 
 

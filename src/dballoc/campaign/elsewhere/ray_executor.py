@@ -22,23 +22,23 @@ from ray.experimental import internal_kv
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dballoc
+from dballoc.campaign.elsewhere import ray_access, ray_node
+from dballoc.campaign.elsewhere.block_request import BlockRequest
+from dballoc.campaign.elsewhere.client.load_messages import ClientRequest
+from dballoc.campaign.elsewhere.client.server_clock import ClockReading, choose_reading
+from dballoc.campaign.elsewhere.driver.run_on_hosts import LEASE
+from dballoc.campaign.elsewhere.executor import Event, HostLine, HostLost
+from dballoc.campaign.elsewhere.place_blocks import Host, Role
 from dballoc.ground import readers
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.hosts import ray_access, ray_node
-from dballoc.hosts.block_request import BlockRequest
-from dballoc.hosts.client.load_messages import ClientRequest
-from dballoc.hosts.client.server_clock import ClockReading, choose_reading
-from dballoc.hosts.driver.run_on_hosts import LEASE
-from dballoc.hosts.executor import Event, HostLine, HostLost
-from dballoc.hosts.place_blocks import Host, Role
 from dballoc.store.facts import Environment
 
 # The resource of each role. A process of a block takes all of both that its node has: no other
 # driver may use a node at the same time, in whatever role.
 RESOURCES: Mapping[Role, str] = {"server": "dballoc_server", "client": "dballoc_client"}
 _MODULES: Mapping[Role, str] = {
-    "server": "dballoc.hosts.node_block",
-    "client": "dballoc.hosts.client.node_client",
+    "server": "dballoc.campaign.elsewhere.node_block",
+    "client": "dballoc.campaign.elsewhere.client.node_client",
 }
 # Seconds: between renewals of a lease; without an answer to one, after which a host is lost, which
 # is later than the host itself has given up; for a host to say what it is.

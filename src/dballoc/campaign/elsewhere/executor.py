@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from dballoc.hosts.block_request import BlockRequest
-from dballoc.hosts.client.load_messages import ClientRequest
-from dballoc.hosts.place_blocks import Host
+from dballoc.campaign.elsewhere.block_request import BlockRequest
+from dballoc.campaign.elsewhere.client.load_messages import ClientRequest
+from dballoc.campaign.elsewhere.place_blocks import Host
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostLine:
-    """A line that a host answered (:mod:`dballoc.hosts.block_messages`)."""
+    """A line that a host answered (:mod:`dballoc.campaign.elsewhere.block_messages`)."""
 
     host: str
     line: bytes

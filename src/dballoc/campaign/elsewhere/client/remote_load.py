@@ -8,13 +8,8 @@ from pathlib import Path
 import pymysql
 from pydantic import BaseModel, ConfigDict, Field
 
-from dballoc.experiment.trial_steps import Step
-from dballoc.ground import readers
-from dballoc.ground.errors import Failure
-from dballoc.ground.files.output_directory import write_own
-from dballoc.host.guardian.guardian_client import Exit
-from dballoc.hosts.client import network_link, password_seal
-from dballoc.hosts.client.load_messages import (
+from dballoc.campaign.elsewhere.client import network_link, password_seal
+from dballoc.campaign.elsewhere.client.load_messages import (
     ClientFigures,
     ClientReady,
     FromClient,
@@ -25,7 +20,12 @@ from dballoc.hosts.client.load_messages import (
     ToClient,
     parse_from_client,
 )
-from dballoc.hosts.client.pipe_lines import PipeLines
+from dballoc.campaign.elsewhere.client.pipe_lines import PipeLines
+from dballoc.experiment.trial_steps import Step
+from dballoc.ground import readers
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_directory import write_own
+from dballoc.host.guardian.guardian_client import Exit
 from dballoc.load import client
 from dballoc.load.client_output import Follower, IntervalReport, Total
 from dballoc.servers.private.admin_connection import Admin
@@ -70,7 +70,7 @@ class ClientPlace(BaseModel):
 
 @dataclass
 class RemoteLoads:
-    """The loads of one block; a :class:`dballoc.campaign.trials.client_host.ClientHost`.
+    """The loads of one block; a :class:`dballoc.campaign.trial.client_host.ClientHost`.
     ``send`` hands a message to the client host, whose lines come in ``lines``; ``cpu_seconds``:
     what the clients used so far.
     """
@@ -172,7 +172,7 @@ class RemoteLoads:
 
 
 class RemoteClient:
-    """One load; a :class:`dballoc.campaign.trials.client_host.DistantClient`."""
+    """One load; a :class:`dballoc.campaign.trial.client_host.DistantClient`."""
 
     program = "sysbench"
     reports_live = False

@@ -1,8 +1,8 @@
 """Run the loads of a block on this host, as a process of its own:
-``python -m dballoc.hosts.client.node_client REQUEST_FD LINES_FD``.
+``python -m dballoc.campaign.elsewhere.client.node_client REQUEST_FD LINES_FD``.
 
-A process as :mod:`dballoc.hosts.node_process` says. What is asked later comes as lines
-(:mod:`dballoc.hosts.client.load_messages`).
+A process as :mod:`dballoc.campaign.elsewhere.node_process` says. What is asked later comes as lines
+(:mod:`dballoc.campaign.elsewhere.client.load_messages`).
 """
 
 import os
@@ -14,16 +14,9 @@ from pathlib import Path
 import pymysql
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from dballoc.experiment.model import Experiment
-from dballoc.ground import readers
-from dballoc.ground.files.remove_tree import remove_tree
-from dballoc.host import directories
-from dballoc.host.guardian.guardian_client import Custody, Exit
-from dballoc.host.unprivileged.private_file import write_private
-from dballoc.host.unprivileged.server_user import ServerUser, server_user
-from dballoc.hosts.client import network_link, password_seal
-from dballoc.hosts.client.client_readings import LoadReadings
-from dballoc.hosts.client.load_messages import (
+from dballoc.campaign.elsewhere.client import network_link, password_seal
+from dballoc.campaign.elsewhere.client.client_readings import LoadReadings
+from dballoc.campaign.elsewhere.client.load_messages import (
     MOST_PRINTED,
     MOST_REPORTS,
     ClientFigures,
@@ -34,11 +27,18 @@ from dballoc.hosts.client.load_messages import (
     LoadStopped,
     parse_to_client,
 )
-from dballoc.hosts.client.pipe_lines import PipeLines
-from dballoc.hosts.client.remote_load import ACCOUNT
-from dballoc.hosts.client.server_clock import ClockReading, ask_server_clock
-from dballoc.hosts.message_stream import MessageStream
-from dballoc.hosts.node_process import open_lease, run_process
+from dballoc.campaign.elsewhere.client.pipe_lines import PipeLines
+from dballoc.campaign.elsewhere.client.remote_load import ACCOUNT
+from dballoc.campaign.elsewhere.client.server_clock import ClockReading, ask_server_clock
+from dballoc.campaign.elsewhere.message_stream import MessageStream
+from dballoc.campaign.elsewhere.node_process import open_lease, run_process
+from dballoc.experiment.model import Experiment
+from dballoc.ground import readers
+from dballoc.ground.files.remove_tree import remove_tree
+from dballoc.host import directories
+from dballoc.host.guardian.guardian_client import Custody, Exit
+from dballoc.host.unprivileged.private_file import write_private
+from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.load import client, sysbench_command, workload
 from dballoc.servers.private.command_line import Address
 

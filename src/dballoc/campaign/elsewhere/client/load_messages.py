@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from dballoc.campaign.elsewhere.message_limits import LONGEST_LINE
 from dballoc.experiment import experiment_file
 from dballoc.experiment.flag import Engine
 from dballoc.experiment.model import MOST_CLIENTS, Experiment
 from dballoc.ground import readers
-from dballoc.hosts.message_limits import LONGEST_LINE
 from dballoc.load.workload_files import MOST_BYTES, write_workload_files
 
 # The most characters of what a client prints, and of its reports: 300 a second for a day.
@@ -130,7 +130,7 @@ class ClientReady(HostMessage):
 
 class ClientFigures(HostMessage):
     """What the client host did during a load. ``seconds``: from its first report to its last
-    (:mod:`dballoc.hosts.client.client_readings`); ``cpu``: CPU seconds of the client itself;
+    (:mod:`dballoc.campaign.elsewhere.client.client_readings`); ``cpu``: CPU seconds of the client itself;
     ``cpus``: those that it may use, by its affinity and its cgroups' quota; ``busy``: the share of
     the host's CPU time that was used or stolen; ``throttled``: the share of the quota's periods in
     which that was used up; ``received``, ``sent``: bytes over the interface to the

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import psutil
 
+from dballoc.campaign.elsewhere.client import network_link
+from dballoc.campaign.elsewhere.client.load_messages import ClientFigures
+from dballoc.campaign.elsewhere.client.network_link import LinkBytes
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.host.process.handle import Process
 from dballoc.host.resources import process_limits
 from dballoc.host.resources.cgroup_tree import ControlGroups
 from dballoc.host.resources.process_limits import QuotaPeriods
-from dballoc.hosts.client import network_link
-from dballoc.hosts.client.load_messages import ClientFigures
-from dballoc.hosts.client.network_link import LinkBytes
 from dballoc.instruments.host_sampler import HostSample, take_host_sample
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from dballoc.hosts.place_blocks import Host
+from dballoc.campaign.elsewhere.place_blocks import Host
 
 # Of a host's environment, what may change a comparison, in the order in which it is shown.
 COMPARED = (

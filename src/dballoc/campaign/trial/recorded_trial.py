@@ -4,8 +4,8 @@ recorded, with the server's own memory at its steps; in the end it is a trace.
 
 from pathlib import Path
 
-from dballoc.campaign.trials import solo_trial
-from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
+from dballoc.campaign.trial import solo_trial
+from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_steps
@@ -47,7 +47,7 @@ def run_recording(
     in ``results``, unless it is there already. It ends with the last step: the shutdown is no part
     of the load. ``measured``: the variant's trial without the recorder. A fault does not count, but
     is reported. Raises Interrupted and OSError as for
-    :func:`dballoc.campaign.trials.solo_trial.run_trial`.
+    :func:`dballoc.campaign.trial.solo_trial.run_trial`.
     """
     target = results / name_trace(context.setting.experiment, slot.variant)
     if target.exists():

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import dballoc
+from dballoc.campaign.elsewhere.block_messages import BlockRefused
+from dballoc.campaign.elsewhere.client.load_messages import HostRequest
+from dballoc.campaign.elsewhere.client.pipe_lines import PipeLines
+from dballoc.campaign.elsewhere.client.remote_load import ClientHostFailed
+from dballoc.campaign.elsewhere.message_stream import MessageStream, take_standard_output
 from dballoc.ground import readers
 from dballoc.ground.errors import Failure, NotNow, UsageError
 from dballoc.host.guardian.guardian_client import GuardianEnded, Lease
-from dballoc.hosts.block_messages import BlockRefused
-from dballoc.hosts.client.load_messages import HostRequest
-from dballoc.hosts.client.pipe_lines import PipeLines
-from dballoc.hosts.client.remote_load import ClientHostFailed
-from dballoc.hosts.message_stream import MessageStream, take_standard_output
 
 _LEASE = 0
 # The most bytes of a request: the experiment and the files of own workloads are nearly all of it.

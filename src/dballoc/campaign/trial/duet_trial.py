@@ -19,10 +19,10 @@ from pydantic import ConfigDict, Field
 
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet
-from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.host_thp import switch_thp
-from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
-from dballoc.campaign.trials.solo_trial import explain_client_failure
+from dballoc.campaign.trial.fault import Fault
+from dballoc.campaign.trial.host_thp import switch_thp
+from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
+from dballoc.campaign.trial.solo_trial import explain_client_failure
 from dballoc.experiment.schedule import Pairing
 from dballoc.experiment.trial_steps import Step, list_warmup_statements
 from dballoc.ground.files.output_directory import OutputDirectory

@@ -7,9 +7,9 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.primary import Primary
-from dballoc.campaign.trials.server_in_trial import ServerLife
+from dballoc.campaign.trial.fault import Fault
+from dballoc.campaign.trial.primary import Primary
+from dballoc.campaign.trial.server_in_trial import ServerLife
 from dballoc.experiment.trial_steps import KEEPS_UP
 from dballoc.load.client_output import IntervalReport, Total
 from dballoc.servers.private import replication
