@@ -39,8 +39,8 @@ from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.questions.tune.estimate_effects import estimate_front
 from dballoc.questions.tune.figures import load_tuned
 from dballoc.questions.tune.search_history import Tried, summarize_standings
+from dballoc.search.search_space import Parameters, apply_parameters
 from dballoc.store.results import Results
-from dballoc.tune.search_space import Parameters, apply_parameters
 
 MYROCKS = ("--experiment", "smalldatum-2025-myrocks", "--scale", "small")
 INNODB = ("--experiment", "demo", "--threads", "64")

@@ -66,10 +66,10 @@ from dballoc.questions.tune.search_history import (
     list_front,
     summarize_standings,
 )
-from dballoc.tune.choose_finalists import choose_finalists
-from dballoc.tune.plan_trials import SearchAim, StageProgress, plan_next_trial
-from dballoc.tune.propose_parameters import draw_parameters
-from dballoc.tune.search_space import Parameters, Space, build_space
+from dballoc.search.choose_finalists import choose_finalists
+from dballoc.search.plan_trials import SearchAim, StageProgress, plan_next_trial
+from dballoc.search.propose_parameters import draw_parameters
+from dballoc.search.search_space import Parameters, Space, build_space
 
 BOUND = math.log(1.03)
 MEMORY_NOISE = 0.02

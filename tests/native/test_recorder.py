@@ -23,9 +23,9 @@ from dballoc.instruments.ways_in.preload_socket import RECORDER, find_preload_in
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.compilation.match_blocks import AddressUses, match_blocks
 from dballoc.trace.model import NONE, EventKind, Recording
-from dballoc.trace.recorder import recorder_client
-from dballoc.trace.recorder.recorder_client import Recorder
+from dballoc.trace.recording import recorder_client
 from dballoc.trace.recording.read_recording import read_recording, verify_recording
+from dballoc.trace.recording.recorder_client import Recorder
 
 NATIVE = Path(__file__).parents[2] / "native"
 SANITIZERS = ["address,undefined", "thread"]

@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 
 from dballoc.questions.tune.estimate_effects import compare_settings, estimate_effects
 from dballoc.questions.tune.search_history import ConfigurationResult, Ratios
-from dballoc.tune.choose_finalists import (
-    HALF_WIDTH,
-    choose_finalists,
-    rank_promising,
-    simplify,
-)
-from dballoc.tune.plan_trials import choose_proposal
+from dballoc.search.choose_finalists import HALF_WIDTH, choose_finalists, rank_promising, simplify
+from dballoc.search.plan_trials import choose_proposal
 
 BOUND = math.log(1.03)
 # A trial's scatter of memory and of CPU, as ln.

@@ -17,19 +17,19 @@ from dballoc.experiment.model import Experiment, Tune, Variant
 from dballoc.ground.errors import UsageError
 from dballoc.host.settings import machine_lock, thp
 from dballoc.load.sysbench_command import Sysbench
-from dballoc.tune import prepare_tune as tune_preparation
-from dballoc.tune.plan_trials import Candidate
-from dballoc.tune.prepare_tune import (
+from dballoc.search import prepare_tune as tune_preparation
+from dballoc.search.plan_trials import Candidate
+from dballoc.search.prepare_tune import (
     PreparedTune,
     list_pairable_modes,
     list_thp_modes,
     prepare_duets,
     settle_thp,
 )
-from dballoc.tune.search_aim import parse_aim
-from dballoc.tune.search_space import THP, Knob, Space, apply_parameters
-from dballoc.tune.search_trials import SearchTrials
-from dballoc.tune.short_experiment import make_short_experiment
+from dballoc.search.search_aim import parse_aim
+from dballoc.search.search_space import THP, Knob, Space, apply_parameters
+from dballoc.search.search_trials import SearchTrials
+from dballoc.search.short_experiment import make_short_experiment
 
 GIB = 2**30
 MODES = ["always", "madvise", "never"]

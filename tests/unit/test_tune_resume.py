@@ -12,17 +12,17 @@ from dballoc.campaign.trial.server_in_trial import Interrupted
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.ground.errors import UsageError
 from dballoc.questions.tune.search_history import Tried
-from dballoc.store.facts import DeclaredConfirmation
-from dballoc.tune import run_confirmation, run_search
-from dballoc.tune.plan_trials import (
+from dballoc.search import run_confirmation, run_search
+from dballoc.search.plan_trials import (
     Candidate,
     SearchAim,
     StageProgress,
     plan_next_trial,
     select_known,
 )
-from dballoc.tune.search_space import Knob, Space
-from dballoc.tune.short_experiment import make_short_experiment
+from dballoc.search.search_space import Knob, Space
+from dballoc.search.short_experiment import make_short_experiment
+from dballoc.store.facts import DeclaredConfirmation
 
 SPACE = Space(knobs=(Knob(name="arenas", least=1, most=8),), presets=())
 OUT = Path("/results")

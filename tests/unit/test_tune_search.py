@@ -20,8 +20,7 @@ from dballoc.questions.tune.search_history import (
     load_tried,
     summarize_standings,
 )
-from dballoc.store.facts import Surveyed
-from dballoc.tune.plan_trials import (
+from dballoc.search.plan_trials import (
     Candidate,
     SearchAim,
     StageProgress,
@@ -29,8 +28,8 @@ from dballoc.tune.plan_trials import (
     name_variant,
     plan_next_trial,
 )
-from dballoc.tune.search_space import THP, Knob, Space
-from dballoc.tune.short_experiment import (
+from dballoc.search.search_space import THP, Knob, Space
+from dballoc.search.short_experiment import (
     choose_evenly,
     choose_highest,
     count_most_workloads,
@@ -38,7 +37,8 @@ from dballoc.tune.short_experiment import (
     make_short_experiment,
     make_survey,
 )
-from dballoc.tune.weigh_knobs import weigh_knobs
+from dballoc.search.weigh_knobs import weigh_knobs
+from dballoc.store.facts import Surveyed
 
 AIM = SearchAim(objective="memory", bound=math.log(1.03), seed=1)
 SPACE = Space(

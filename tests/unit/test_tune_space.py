@@ -11,15 +11,15 @@ from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
 from dballoc.experiment.model import Tune, Variant
 from dballoc.ground.errors import UsageError
-from dballoc.tune import propose_parameters as proposals
-from dballoc.tune.propose_parameters import (
+from dballoc.search import propose_parameters as proposals
+from dballoc.search.propose_parameters import (
     Evaluation,
     make_study,
     propose_changes,
     propose_parameters,
 )
-from dballoc.tune.search_aim import check_bounds, make_search_aim, parse_aim
-from dballoc.tune.search_space import (
+from dballoc.search.search_aim import check_bounds, make_search_aim, parse_aim
+from dballoc.search.search_space import (
     THP,
     Knob,
     Space,

@@ -8,12 +8,12 @@ from example_results import BARE_FACTS
 from simulated_hosts import Notices
 
 from dballoc.experiment.model import Experiment, Tune
+from dballoc.search.run_search import survey_workloads
+from dballoc.search.search_aim import parse_aim
+from dballoc.search.short_experiment import make_short_experiment
 from dballoc.store.facts import Facts, Surveyed
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import MeasuredTrial, StepRow
-from dballoc.tune.run_search import survey_workloads
-from dballoc.tune.search_aim import parse_aim
-from dballoc.tune.short_experiment import make_short_experiment
 
 MIB = 2**20
 NAMES = ["reads", "sorts", "writes"]

@@ -15,13 +15,13 @@ from dballoc.ground.errors import Failure, UsageError
 from dballoc.questions.tune.answer import answer_tune
 from dballoc.questions.tune.figures import load_tuned
 from dballoc.questions.tune.sections import describe_method
+from dballoc.search.choose_finalists import choose_finalists
 from dballoc.store.open_database import FILE
-from dballoc.tune.choose_finalists import choose_finalists
 
 OF = (
     "dballoc.questions.tune.search_history",
     "dballoc.questions.tune.figures",
-    "dballoc.tune.choose_finalists",
+    "dballoc.search.choose_finalists",
     "dballoc.questions.tune.estimate_effects",
     "dballoc.questions.tune.estimate_effects",
     "dballoc.questions.tune.answer",

@@ -26,8 +26,8 @@ from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import LedgerRow, MarkRow
 from dballoc.trace.compilation.compile_recording import compile_recording
-from dballoc.trace.recorder.recorder_client import Recorder, find_recorder_of_process
 from dballoc.trace.recording.read_recording import read_recording
+from dballoc.trace.recording.recorder_client import Recorder, find_recorder_of_process
 from dballoc.trace.trace_file.write_trace import write_trace
 
 # Memory that a malloc holds and nobody uses.

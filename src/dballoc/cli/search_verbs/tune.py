@@ -15,11 +15,11 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
 from dballoc.ground.numbers import count
-from dballoc.tune import run_confirmation
-from dballoc.tune.prepare_tune import PreparedTune, prepare_tune
-from dballoc.tune.run_search import run_search
-from dballoc.tune.search_space import Knob, describe_parameters
-from dballoc.tune.short_experiment import count_most_workloads
+from dballoc.search import run_confirmation
+from dballoc.search.prepare_tune import PreparedTune, prepare_tune
+from dballoc.search.run_search import run_search
+from dballoc.search.search_space import Knob, describe_parameters
+from dballoc.search.short_experiment import count_most_workloads
 
 VERB = "tune"
 

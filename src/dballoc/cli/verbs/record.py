@@ -16,7 +16,7 @@ from dballoc.cli.shared.size_and_duration_flags import duration, size
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.instruments.ways_in.preload_socket import RECORDER
 from dballoc.profile.amounts import format_amount
-from dballoc.trace.recorder.recorder_client import Recorder, RecorderStatus
+from dballoc.trace.recording.recorder_client import Recorder, RecorderStatus
 
 # How often to look how far it is, seconds.
 _PERIOD = 1.0

@@ -24,12 +24,12 @@ from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.ground.errors import UsageError
 from dballoc.host.settings import thp
 from dballoc.questions.tune.search_history import Stage
+from dballoc.search.plan_trials import Candidate
+from dballoc.search.prepare_tune import PreparedTune
+from dballoc.search.replay_trials import replay_candidate
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import CandidateRow, MeasuredTrial, SliceCounterRow, SliceRow
-from dballoc.tune.plan_trials import Candidate
-from dballoc.tune.prepare_tune import PreparedTune
-from dballoc.tune.replay_trials import replay_candidate
 
 REPLAYED: Stage = "replay"
 SERVER: Stage = "server"

@@ -24,18 +24,18 @@ from dballoc.ground.errors import UsageError
 from dballoc.ground.numbers import count, listing
 from dballoc.questions.tune import search_history
 from dballoc.questions.tune.search_history import Stage, Tried, compare_with_default
+from dballoc.search.choose_finalists import rank_promising
+from dballoc.search.plan_trials import Candidate, StageProgress, plan_next_trial
+from dballoc.search.prepare_tune import PreparedTune
+from dballoc.search.replay_trials import prepare_recorded_replays
+from dballoc.search.search_aim import make_search_aim
+from dballoc.search.search_space import Space, describe_parameters
+from dballoc.search.search_trials import REPLAYED, SERVER, SearchTrials
+from dballoc.search.short_experiment import choose_highest, make_survey
 from dballoc.servers.private.data_template import Template
 from dballoc.store.facts import Facts, Surveyed
 from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import StepRow
-from dballoc.tune.choose_finalists import rank_promising
-from dballoc.tune.plan_trials import Candidate, StageProgress, plan_next_trial
-from dballoc.tune.prepare_tune import PreparedTune
-from dballoc.tune.replay_trials import prepare_recorded_replays
-from dballoc.tune.search_aim import make_search_aim
-from dballoc.tune.search_space import Space, describe_parameters
-from dballoc.tune.search_trials import REPLAYED, SERVER, SearchTrials
-from dballoc.tune.short_experiment import choose_highest, make_survey
 
 # Replays have this share of the search's time.
 _REPLAYED_SHARE = 0.3

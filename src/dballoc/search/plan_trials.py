@@ -26,7 +26,7 @@ from dballoc.questions.tune.search_history import (
     list_front,
     summarize_standings,
 )
-from dballoc.tune.choose_finalists import (
+from dballoc.search.choose_finalists import (
     MOST_DRAWN,
     choose_finalists,
     draw_gains,
@@ -34,8 +34,8 @@ from dballoc.tune.choose_finalists import (
     rank_promising,
     simplify,
 )
-from dballoc.tune.propose_parameters import Evaluation, propose_changes, propose_parameters
-from dballoc.tune.search_space import THP, Parameters, Space
+from dballoc.search.propose_parameters import Evaluation, propose_changes, propose_parameters
+from dballoc.search.search_space import THP, Parameters, Space
 
 # Trials of the default before anything else, and after how many others it comes again. Where none
 # of so many ended well, there is nothing to compare with.

@@ -15,7 +15,7 @@ from typing import Any
 
 import optuna
 
-from dballoc.tune.search_space import Knob, Parameters, Space
+from dballoc.search.search_space import Knob, Parameters, Space
 
 # What a configuration that failed counts as, as ln of the ratio to the default: worse than any that
 # ran, so that the search leaves its neighbourhood.

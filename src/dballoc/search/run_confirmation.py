@@ -24,16 +24,16 @@ from dballoc.ground.errors import UsageError
 from dballoc.ground.numbers import listing
 from dballoc.questions.tune import search_history
 from dballoc.questions.tune.search_history import Tried
+from dballoc.search.choose_finalists import choose_finalists
+from dballoc.search.plan_trials import is_in_space, select_known
+from dballoc.search.prepare_tune import PreparedTune
+from dballoc.search.search_aim import make_search_aim
+from dballoc.search.search_space import Parameters, apply_parameters
+from dballoc.search.search_trials import SERVER
+from dballoc.search.short_experiment import make_confirmation
+from dballoc.search.weigh_knobs import weigh_knobs
 from dballoc.store.facts import DeclaredConfirmation, Facts
 from dballoc.store.results import Results
-from dballoc.tune.choose_finalists import choose_finalists
-from dballoc.tune.plan_trials import is_in_space, select_known
-from dballoc.tune.prepare_tune import PreparedTune
-from dballoc.tune.search_aim import make_search_aim
-from dballoc.tune.search_space import Parameters, apply_parameters
-from dballoc.tune.search_trials import SERVER
-from dballoc.tune.short_experiment import make_confirmation
-from dballoc.tune.weigh_knobs import weigh_knobs
 
 # Seconds that a confirmation has at least.
 _LEAST = 30.0

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from dballoc.ground.errors import UsageError
 from dballoc.questions.campaign.answer.preference import Objective, Preference, parse_preference
-from dballoc.tune.plan_trials import SearchAim
+from dballoc.search.plan_trials import SearchAim
 
 # What the other objective may cost where nothing is said: 3 %.
 _USUAL_BOUND = 1.03

@@ -25,9 +25,9 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY, Experiment, TraceReplay, Variant
 from dballoc.ground.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
+from dballoc.search.plan_trials import Candidate
+from dballoc.search.search_space import apply_parameters
 from dballoc.store.results import TrialRecord
-from dballoc.tune.plan_trials import Candidate
-from dballoc.tune.search_space import apply_parameters
 
 
 def replay_candidate(

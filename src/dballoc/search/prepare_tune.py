@@ -22,10 +22,9 @@ from dballoc.host.resources import cpus
 from dballoc.host.settings import machine_lock, thp
 from dballoc.questions.campaign.answer.preference import Preference, check_preference
 from dballoc.questions.tune.search_history import select_searched
-from dballoc.store.facts import Facts
-from dballoc.tune.replay_trials import prepare_replays
-from dballoc.tune.search_aim import check_bounds, make_search_aim, parse_aim
-from dballoc.tune.search_space import (
+from dballoc.search.replay_trials import prepare_replays
+from dballoc.search.search_aim import check_bounds, make_search_aim, parse_aim
+from dballoc.search.search_space import (
     THP,
     Parameters,
     Space,
@@ -35,11 +34,12 @@ from dballoc.tune.search_space import (
     check_left_alone,
     check_safe,
 )
-from dballoc.tune.short_experiment import (
+from dballoc.search.short_experiment import (
     choose_evenly,
     count_most_workloads,
     make_short_experiment,
 )
+from dballoc.store.facts import Facts
 
 # Seconds of a search and its confirmation, where nothing is said.
 DEFAULT_BUDGET = 3600.0

@@ -29,8 +29,8 @@ from dballoc.questions.tune.search_history import (
     compare_with_default,
     summarize_standings,
 )
+from dballoc.search.search_space import Knob, Space
 from dballoc.store.facts import KnobWorth
-from dballoc.tune.search_space import Knob, Space
 
 # Fewer trials than this say nothing of importance.
 _FEWEST = 10
