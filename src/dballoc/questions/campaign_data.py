@@ -176,8 +176,8 @@ def describe_recommendation(
     null where there is none. ``recommended`` is null when the rule cannot choose: the baseline had
     faults, fewer than two blocks have what it takes, or a gain has to be weighed against a loss.
     ``answer`` is the campaign's ending
-    (:class:`dballoc.questions.campaign.answer.recommendation.Ending`), and ``subject`` the variant that it
-    names; ``ending`` is why the campaign ended.
+    (:class:`dballoc.questions.campaign.answer.recommendation.Ending`), and ``subject`` the variant
+    that it names; ``ending`` is why the campaign ended.
     """
     progress, baseline = measure_progress(campaign), campaign.experiment.baseline
     blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)

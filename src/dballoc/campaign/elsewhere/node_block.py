@@ -1,10 +1,10 @@
 """Run one block on this host, as a process of its own:
 ``python -m dballoc.campaign.elsewhere.node_block REQUEST_FD LINES_FD``.
 
-A process as :mod:`dballoc.campaign.elsewhere.node_process` says. The lines are those of the client host, where
-the block has one (:mod:`dballoc.campaign.elsewhere.client.load_messages`); the messages are those of
-:mod:`dballoc.campaign.elsewhere.block_messages`. Nothing of Ray is in this process, so servers and the guardian
-are what they are in a local campaign.
+A process as :mod:`dballoc.campaign.elsewhere.node_process` says. The lines are those of the client
+host, where the block has one (:mod:`dballoc.campaign.elsewhere.client.load_messages`); the messages
+are those of :mod:`dballoc.campaign.elsewhere.block_messages`. Nothing of Ray is in this process, so
+servers and the guardian are what they are in a local campaign.
 """
 
 import base64

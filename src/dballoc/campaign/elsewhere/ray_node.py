@@ -26,7 +26,8 @@ _SERVER_OOM_SCORE = "0"
 
 class BlockProcess:
     """One process of a block, the writing end of its lease, and that of the lines to it.
-    ``module``: :mod:`dballoc.campaign.elsewhere.node_block`, or :mod:`dballoc.campaign.elsewhere.client.node_client`.
+    ``module``: :mod:`dballoc.campaign.elsewhere.node_block`, or
+    :mod:`dballoc.campaign.elsewhere.client.node_client`.
     """
 
     def __init__(self, module: str) -> None:

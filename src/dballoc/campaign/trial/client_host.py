@@ -1,4 +1,6 @@
-"""The seam between a trial and a client on a host of its own (:mod:`dballoc.campaign.elsewhere.client`)."""
+"""The seam between a trial and a client on a host of its own
+(:mod:`dballoc.campaign.elsewhere.client`).
+"""
 
 from pathlib import Path
 from typing import Protocol

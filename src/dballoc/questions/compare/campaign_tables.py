@@ -169,8 +169,8 @@ class Campaign:
     @cached_property
     def levels(self) -> pl.DataFrame:
         """One row a good solo trial and level: block, variant, role, workload, threads, and the
-        measures of a level (:data:`dballoc.questions.compare.measures.OF_LEVEL`) in their units, null where
-        one has no value.
+        measures of a level (:data:`dballoc.questions.compare.measures.OF_LEVEL`) in their units,
+        null where one has no value.
         """
         return (
             self.of(self.step)

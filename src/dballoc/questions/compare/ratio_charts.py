@@ -164,8 +164,8 @@ def draw_pair_matrix(
     pairs: pl.DataFrame, measure: str, workload: str | None, names: list[str]
 ) -> Figure:
     """Draw the row's figure ÷ the column's. ``pairs``:
-    :func:`dballoc.questions.campaign.figures.level_curves.compare_all_pairs`; ``names``: the variants in their
-      order.
+    :func:`dballoc.questions.campaign.figures.level_curves.compare_all_pairs`; ``names``: the
+    variants in their order.
     """
     title = MEASURES[measure].short
     more_is_better = MEASURES[measure].better == "higher"

@@ -1,9 +1,9 @@
 """Read a running server's option files as that server reads them, without running it.
 
 The executable and the files are another's, so they are opened inside its root
-(:mod:`dballoc.host.process.open_in_process_root`), and the executable is searched for its version in a
-sandbox. Which files and groups are read, and in which order: MySQL's manual, "Using Option Files";
-MariaDB's, "Configuring MariaDB with Option Files".
+(:mod:`dballoc.host.process.open_in_process_root`), and the executable is searched for its version
+in a sandbox. Which files and groups are read, and in which order: MySQL's manual, "Using Option
+Files"; MariaDB's, "Configuring MariaDB with Option Files".
 """
 
 import os

@@ -130,12 +130,12 @@ class ClientReady(HostMessage):
 
 class ClientFigures(HostMessage):
     """What the client host did during a load. ``seconds``: from its first report to its last
-    (:mod:`dballoc.campaign.elsewhere.client.client_readings`); ``cpu``: CPU seconds of the client itself;
-    ``cpus``: those that it may use, by its affinity and its cgroups' quota; ``busy``: the share of
-    the host's CPU time that was used or stolen; ``throttled``: the share of the quota's periods in
-    which that was used up; ``received``, ``sent``: bytes over the interface to the
-    server; ``link``: its speed, bits a second, None where the system does not tell;
-    ``round_trip``: seconds of the fastest of some cheap statements before the load.
+    (:mod:`dballoc.campaign.elsewhere.client.client_readings`); ``cpu``: CPU seconds of the client
+    itself; ``cpus``: those that it may use, by its affinity and its cgroups' quota; ``busy``: the
+    share of the host's CPU time that was used or stolen; ``throttled``: the share of the quota's
+    periods in which that was used up; ``received``, ``sent``: bytes over the interface to the
+    server; ``link``: its speed, bits a second, None where the system does not tell; ``round_trip``:
+    seconds of the fastest of some cheap statements before the load.
     """
 
     seconds: _Seconds

@@ -112,8 +112,8 @@ _OTHER = "other"
 
 def draw_memory_ledger(ledger: pl.DataFrame, names: list[str]) -> Figure:
     """Draw each variant's RSS in pieces. ``ledger``:
-    :func:`dballoc.questions.campaign.figures.trial_tables.build_ledger_table`; ``names``: the variants in
-      their order.
+    :func:`dballoc.questions.campaign.figures.trial_tables.build_ledger_table`; ``names``: the
+    variants in their order.
     """
     largest = ledger.group_by("variant").agg(pl.col("resident").sum())["resident"].max()
     by_owner = ledger.group_by("owner", maintain_order=True).agg(pl.col("resident").max())

@@ -27,8 +27,8 @@ class TimeSeries:
     ``series``: one row a variant, measure and bin, means over trials: ``second`` on the clock of
     ``steps``, ``value``. Measures: ``tps`` and ``qps``; ``user`` in % of one CPU; ``host_user`` in
     % of all CPUs of the host; in bytes ``rss``, ``vsz``
-    (:func:`dballoc.questions.compare.campaign_tables.add_virtual_size`) and ``usable`` (VSZ without any
-    reserved address space).
+    (:func:`dballoc.questions.compare.campaign_tables.add_virtual_size`) and ``usable`` (VSZ without
+    any reserved address space).
     """
 
     steps: pl.DataFrame

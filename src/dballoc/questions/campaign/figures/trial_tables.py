@@ -17,9 +17,9 @@ _MEANS = [
 def build_memory_table(campaign: Campaign) -> pl.DataFrame:
     """Return one row a variant, in bytes, means over its good trials: ``start``, ``peak``,
     ``load_mean``, ``idle``, ``growth`` (the end of the load less the start), ``vsz_peak`` (as
-    :func:`dballoc.questions.compare.campaign_tables.add_virtual_size` has VSZ), ``vsz_growth`` (of VSZ
-    without reserved address space), ``peak_to_pool`` (null without a cache), ``pss``, ``anon_huge``
-    (both at the end of the load), ``n`` trials.
+    :func:`dballoc.questions.compare.campaign_tables.add_virtual_size` has VSZ), ``vsz_growth`` (of
+    VSZ without reserved address space), ``peak_to_pool`` (null without a cache), ``pss``,
+    ``anon_huge`` (both at the end of the load), ``n`` trials.
     """
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     rows = (

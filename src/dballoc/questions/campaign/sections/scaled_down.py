@@ -12,7 +12,8 @@ from dballoc.questions.compare.campaign_tables import Campaign
 
 def list_scaling_notes(campaign: Campaign) -> list[str]:
     """Return sentences on scaling and stand-ins; none for a campaign at full scale with all it asks
-    for. What a post states is left out: it is in :mod:`dballoc.questions.published.setup.post_note`.
+    for. What a post states is left out: it is in
+    :mod:`dballoc.questions.published.setup.post_note`.
     """
     return [
         *_describe_scaling(campaign),

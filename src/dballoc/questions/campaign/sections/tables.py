@@ -330,7 +330,9 @@ _ShapeRow = tuple[str, str, dict[int, float], level_curves.ThroughputCurve]
 
 
 def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
-    """Return every pair of variants. ``ratios``: of :mod:`dballoc.questions.campaign.figures.level_curves`."""
+    """Return every pair of variants. ``ratios``: of
+    :mod:`dballoc.questions.campaign.figures.level_curves`.
+    """
     top = max(campaign.experiment.threads)
     titles = {"tps": f"{{}} at {top}", "cpu": "{}, CPU per transaction", PEAK.name: PEAK.label}
     measures = ratios.select("measure", "workload").unique(maintain_order=True).rows()
