@@ -8,7 +8,7 @@ and peak RSS. It is extended to every look that was declared, unless its designs
 An error is an interval, at any look that was taken, that does not hold the truth. Everything is in
 logarithms. What decides is the project's: looks and levels are `declare_procedure`'s;
 moderated variances, intervals and the stop rule are computed here for arrays, and
-tests/unit/test_simulated_procedure.py shows that they are those of the project's functions.
+tests/unit/benchmarks/test_simulated_procedure.py shows that they are those of the project's functions.
 """
 
 import argparse
