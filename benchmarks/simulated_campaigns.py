@@ -6,9 +6,10 @@ extensions and the stop rule.
 A campaign has a duet and a solo design, one workload, and judges CPU per transaction, throughput
 and peak RSS. It is extended to every look that was declared, unless its designs are decided before.
 An error is an interval, at any look that was taken, that does not hold the truth. Everything is in
-logarithms. What decides is the project's: looks and levels are `declare_procedure`'s;
-moderated variances, intervals and the stop rule are computed here for arrays, and
-tests/unit/benchmarks/test_simulated_procedure.py shows that they are those of the project's functions.
+logarithms. What decides is the project's: looks and levels are `declare_procedure`'s; moderated
+variances, intervals and the stop rule are computed here for arrays, and
+tests/unit/benchmarks/test_simulated_procedure.py shows that they are those of the project's
+functions.
 """
 
 import argparse

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from programs import compiled, starting
 
-from dballoc.evidence.process import huge_pages
+from dballoc.evidence.process import unwritten_huge_pages
 from dballoc.explain import explanation
 from dballoc.host.process.handle import Process
 from dballoc.process import snapshot
@@ -31,7 +31,7 @@ def bloat(tmp_path: Path) -> Iterator[Run]:
 
 @pytest.mark.parametrize("written", [1, 128, 512])
 def test_what_was_never_written_is_told(bloat: Run, written: int) -> None:
-    found = huge_pages.sample_huge_pages(
+    found = unwritten_huge_pages.sample_huge_pages(
         snapshot.take_process_snapshot(Process.open(bloat(written)))
     )
     assert found

@@ -8,11 +8,11 @@ from typing import Any
 
 import example_results
 
+from dballoc.campaign.interruptible_session import Session
 from dballoc.campaign.looks import NoLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.run_blocks import CampaignKind, RunEnding, run_campaign
-from dballoc.campaign.session import Session
 from dballoc.campaign.ways.way import BlockEstimate, Blocks, DurationEstimate
 from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.campaign.block_history import BlockHistory
+from dballoc.campaign.interruptible_session import Session, run_in_session
 from dballoc.campaign.looks import Extension, Looks
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.recorded_facts import check_margin
-from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trial.server_in_trial import Interrupted
 from dballoc.campaign.ways.way import Blocks, DurationEstimate, TrialT, Unsuitable
 from dballoc.ground.errors import UsageError

@@ -8,7 +8,7 @@ from typing import Any
 
 from dballoc.catalogue import causes
 from dballoc.catalogue import suspects as suspects_catalogue
-from dballoc.evidence.process.huge_pages import HugePageSample
+from dballoc.evidence.process.unwritten_huge_pages import HugePageSample
 from dballoc.evidence.sql.server_memory import ServerMemory, is_number, parse_number
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import ProcessLimits

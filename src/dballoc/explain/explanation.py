@@ -16,7 +16,7 @@ from dballoc.catalogue import suspects as suspects_catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
 from dballoc.evidence.files import doublewrite
 from dballoc.evidence.model import Evidence, count_sessions, gather_evidence
-from dballoc.evidence.process import huge_pages, my_once_alloc
+from dballoc.evidence.process import my_once_alloc, unwritten_huge_pages
 from dballoc.evidence.sql import (
     allocator_statistics,
     innodb_uncounted,
@@ -138,7 +138,7 @@ def explain(
     """
     snapshot = process_snapshot.take_process_snapshot(process)
     with failing_for(process):
-        huge = huge_pages.sample_huge_pages(snapshot)
+        huge = unwritten_huge_pages.sample_huge_pages(snapshot)
     answers = (
         _ask_server(process, credentials, procedure, announce)
         if credentials

@@ -12,12 +12,16 @@ from dballoc.ground.numbers import count
 from dballoc.questions.campaign.answer import settling_time
 from dballoc.questions.campaign.answer.answer_table import collect_tail_latencies
 from dballoc.questions.campaign.answer.compose_answer import Surroundings, compose_answer
-from dballoc.questions.campaign.answer.noise_and_network import (
+from dballoc.questions.campaign.answer.conditions_and_preference import (
+    LEAST_MEMORY,
+    Preference,
+    check_preference,
+)
+from dballoc.questions.campaign.answer.noise_network_encryption import (
     describe_encryption,
     describe_network_checks,
     describe_two_speeds,
 )
-from dballoc.questions.campaign.answer.preference import LEAST_MEMORY, Preference, check_preference
 from dballoc.questions.campaign.answer.recommendation import (
     Ending,
     Recommendation,
@@ -37,6 +41,7 @@ from dballoc.questions.campaign.sections import (
     counters,
     duet,
     heap,
+    machine_and_variants,
     replica,
     scaled_down,
     shared_sections,
@@ -433,9 +438,9 @@ def _make_memory_section(campaign: Campaign, variants: Variants, workloads: list
 
 def _make_environment_section(campaign: Campaign) -> Section:
     shown = [
-        *([tables.tabulate_hosts(campaign)] if campaign.placement.height else []),
-        tables.tabulate_environment(campaign),
-        tables.tabulate_variants(campaign),
+        *([machine_and_variants.tabulate_hosts(campaign)] if campaign.placement.height else []),
+        machine_and_variants.tabulate_environment(campaign),
+        machine_and_variants.tabulate_variants(campaign),
     ]
     if (workloads := workload_groups.tabulate_workloads(campaign)) is not None:
         shown.append(workloads)
@@ -450,7 +455,7 @@ def _make_environment_section(campaign: Campaign) -> Section:
             *section.listings,
             *(
                 Listing(f"Server command of {name}", text)
-                for name, text in tables.format_server_commands(campaign).items()
+                for name, text in machine_and_variants.format_server_commands(campaign).items()
             ),
         ],
     )

@@ -9,7 +9,7 @@ from dballoc.document.json import dump_json
 from dballoc.document.model import Document
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.files.output_directory import OutputDirectory
-from dballoc.questions.campaign.answer.preference import LEAST_MEMORY, Preference
+from dballoc.questions.campaign.answer.conditions_and_preference import LEAST_MEMORY, Preference
 from dballoc.questions.campaign.figures import profiles
 from dballoc.questions.campaign.figures.profiles import Profiles
 from dballoc.questions.compare.campaign_tables import load_campaign

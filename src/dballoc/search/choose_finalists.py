@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from dballoc.questions.campaign.answer.preference import Objective
+from dballoc.questions.campaign.answer.conditions_and_preference import Objective
 from dballoc.questions.tune.estimate_effects import (
     Effects,
     Floats,

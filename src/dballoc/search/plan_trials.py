@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dballoc.experiment.designs import Design
-from dballoc.questions.campaign.answer.preference import Objective
+from dballoc.questions.campaign.answer.conditions_and_preference import Objective
 from dballoc.questions.tune.search_history import (
     ConfigurationResult,
     Origin,

@@ -20,7 +20,7 @@ from dballoc.experiment.model import Experiment, ThpMode, Tune, Variant
 from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 from dballoc.host.settings import machine_lock, thp
-from dballoc.questions.campaign.answer.preference import Preference, check_preference
+from dballoc.questions.campaign.answer.conditions_and_preference import Preference, check_preference
 from dballoc.questions.tune.search_history import select_searched
 from dballoc.search.replay_trials import prepare_replays
 from dballoc.search.search_aim import check_bounds, make_search_aim, parse_aim

@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from dballoc.campaign.interruptible_session import Session, run_in_session
 from dballoc.campaign.observer import Observer, SearchProgress
 from dballoc.campaign.recorded_facts import make_server_facts
 from dballoc.campaign.replay.prepare_replay import PreparedReplay
 from dballoc.campaign.replay.replay_limits import estimate_replay_seconds
 from dballoc.campaign.run_blocks import open_results
-from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trial import recorded_trial
 from dballoc.campaign.trial.server_in_trial import Interrupted
 from dballoc.campaign.ways.replay import plan_trace

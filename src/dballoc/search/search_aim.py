@@ -4,7 +4,11 @@ import math
 from collections.abc import Collection
 
 from dballoc.ground.errors import UsageError
-from dballoc.questions.campaign.answer.preference import Objective, Preference, parse_preference
+from dballoc.questions.campaign.answer.conditions_and_preference import (
+    Objective,
+    Preference,
+    parse_preference,
+)
 from dballoc.search.plan_trials import SearchAim
 
 # What the other objective may cost where nothing is said: 3 %.

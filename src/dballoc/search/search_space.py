@@ -17,7 +17,7 @@ from dballoc.experiment.model import Tune, Variant
 from dballoc.experiment.sweep import evaluate_expression
 from dballoc.ground.errors import UsageError
 from dballoc.ground.numbers import listing
-from dballoc.servers.private.command_line import is_one_of
+from dballoc.servers.private.reserved_options import is_one_of
 
 # The host's THP mode; jemalloc has a setting ``thp`` of its own.
 THP = "host.thp"

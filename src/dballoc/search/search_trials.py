@@ -8,10 +8,10 @@ import random
 import time
 from dataclasses import replace
 
+from dballoc.campaign.interruptible_session import Session
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, share_host
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.prepare_replay import PreparedReplay
-from dballoc.campaign.session import Session
 from dballoc.campaign.trial import duet_trial, recorded_trial, solo_trial
 from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.campaign.trial.server_in_trial import TrialContext

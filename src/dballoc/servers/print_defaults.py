@@ -16,7 +16,7 @@ from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.servers.build import Build
-from dballoc.servers.private.command_line import is_name
+from dballoc.servers.private.reserved_options import is_name
 from dballoc.servers.running.credentials import parse
 
 # The servers' own limit of nested files; the other limits exceed any real use.

@@ -5,10 +5,10 @@ import socket
 from types import SimpleNamespace
 
 from dballoc.explain.exporter import http_server
+from dballoc.explain.exporter.address_and_access import ListenAddress, make_admission
 from dballoc.explain.exporter.http_server import Service
-from dballoc.explain.exporter.listen_address import ListenAddress, make_admission
 
-OF = ("dballoc.explain.exporter.http_server", "dballoc.explain.exporter.listen_address")
+OF = ("dballoc.explain.exporter.http_server", "dballoc.explain.exporter.address_and_access")
 PRIVILEGED = True  # it may read every process
 
 _TEXT = "what nobody else may read\n"

@@ -16,16 +16,16 @@ from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.experiment.model import Experiment, Server
 from dballoc.ground.errors import UsageError
 from dballoc.load.sysbench_command import Sysbench
-from dballoc.servers.private import binary_log, command_line, data_template
+from dballoc.servers.private import binary_log, data_template, reserved_options
 from dballoc.servers.private.admin_connection import Admin
 
 MIB = 2**20
 
 
 def settled(**options: str) -> dict[str, str]:
-    command_line.check(options, "variant 'v'")
+    reserved_options.check(options, "variant 'v'")
     return binary_log.settle_binary_log(
-        {command_line.normal(name): value for name, value in options.items()}
+        {reserved_options.normal(name): value for name, value in options.items()}
     )
 
 
@@ -61,7 +61,7 @@ def test_its_number_is_the_users_if_there_is_one() -> None:
 )
 def test_a_log_elsewhere_is_refused(value: str) -> None:
     with pytest.raises(UsageError) as caught:
-        command_line.check({"log-bin": value}, "variant 'v'")
+        reserved_options.check({"log-bin": value}, "variant 'v'")
     complaint = f"variant 'v': option log_bin: {value!r} is not a plain name;"
     assert str(caught.value).startswith(complaint)
     assert len(str(caught.value).splitlines()) == 1
@@ -72,13 +72,13 @@ def test_a_log_elsewhere_is_refused(value: str) -> None:
 )
 def test_another_spelling_is_refused(option: str) -> None:
     with pytest.raises(UsageError, match=r"write log_bin, or skip_log_bin$"):
-        command_line.check({option: "x"}, "variant 'v'")
+        reserved_options.check({option: "x"}, "variant 'v'")
 
 
 @given(st.text(max_size=70))
 def test_no_accepted_name_leaves_the_data_directory(value: str) -> None:
     try:
-        command_line.check({"log_bin": value}, "x")
+        reserved_options.check({"log_bin": value}, "x")
     except UsageError:
         return
     name = binary_log.settle_binary_log({"log-bin": value}).get("log-bin", "off")

@@ -9,7 +9,7 @@ from example_results import Make
 from dballoc.campaign.recorded_facts import check_margin
 from dballoc.document.model import Answer
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.questions.campaign.answer.preference import Preference
+from dballoc.questions.campaign.answer.conditions_and_preference import Preference
 from dballoc.questions.campaign.answer.recommendation import Ending, Recommendation
 from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.questions.report_content import judge_campaign

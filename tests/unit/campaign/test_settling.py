@@ -10,7 +10,7 @@ import pytest
 from dballoc import catalogue
 from dballoc.campaign.trial import settling as settling_module
 from dballoc.campaign.trial.settling import Settling, SettlingFailed, begin_settling, end_settling
-from dballoc.questions.campaign.answer.preference import LEAST_MEMORY
+from dballoc.questions.campaign.answer.conditions_and_preference import LEAST_MEMORY
 from dballoc.questions.campaign.sections.shared_sections import describe_method
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline
 from dballoc.questions.compare.campaign_tables import load_campaign

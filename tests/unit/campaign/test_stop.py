@@ -2,7 +2,7 @@
 
 import pytest
 
-from dballoc.campaign.session import Stop
+from dballoc.campaign.interruptible_session import Stop
 from dballoc.campaign.trial.server_in_trial import Interrupted
 
 

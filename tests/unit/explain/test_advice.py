@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.catalogue import verdicts as limits
-from dballoc.evidence.process.huge_pages import HugePageSample
+from dballoc.evidence.process.unwritten_huge_pages import HugePageSample
 from dballoc.evidence.sql.server_memory import ARIA, SCHEMA
 from dballoc.explain.ledger.ledger_line import LIVE
 from dballoc.explain.verdicts.verdict import MemoryVerdict

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from dballoc.cli.explain_parts.text_plot import draw_plot
-from dballoc.evidence.process.huge_pages import HugePageSample
+from dballoc.evidence.process.unwritten_huge_pages import HugePageSample
 from dballoc.explain import explanation
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation

@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.exporter import look_cache, run_exporter
-from dballoc.explain.exporter.listen_address import (
+from dballoc.explain.exporter.address_and_access import (
     ListenAddress,
     make_admission,
     parse_listen_address,

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from dballoc.explain.exporter import http_server
+from dballoc.explain.exporter.address_and_access import Admission, ListenAddress
 from dballoc.explain.exporter.http_server import MetricsServer, Service, open_server
-from dballoc.explain.exporter.listen_address import Admission, ListenAddress
 from dballoc.ground.errors import UsageError
 
 TEXT = "dballoc_up 1\n# EOF\n"

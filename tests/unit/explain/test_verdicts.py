@@ -9,7 +9,7 @@ import pytest
 from example_explanations import KEYS, MIB, judged, look
 
 from dballoc.catalogue import verdicts as limits
-from dballoc.evidence.process.huge_pages import HugePageSample
+from dballoc.evidence.process.unwritten_huge_pages import HugePageSample
 from dballoc.evidence.sql.server_memory import LOGS, SCHEMA
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.ledger.ledger_line import LIVE

@@ -16,7 +16,11 @@ from dballoc.document.model import Answer
 from dballoc.ground.errors import UsageError
 from dballoc.questions.campaign.answer import stopping_rule
 from dballoc.questions.campaign.answer.answer_table import collect_tail_latencies
-from dballoc.questions.campaign.answer.preference import LEAST_MEMORY, Preference, parse_preference
+from dballoc.questions.campaign.answer.conditions_and_preference import (
+    LEAST_MEMORY,
+    Preference,
+    parse_preference,
+)
 from dballoc.questions.campaign.answer.recommendation import Ending, Recommendation
 from dballoc.questions.campaign.sections.duet import (
     _describe_duet,

@@ -12,7 +12,7 @@ from example_results import Make
 
 from dballoc.cli.results_verbs import compare as verb
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.questions.campaign.answer.preference import parse_condition
+from dballoc.questions.campaign.answer.conditions_and_preference import parse_condition
 from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.questions.compare.verdict import Verdict
 from dballoc.questions.diff import answer as said

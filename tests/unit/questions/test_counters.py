@@ -11,7 +11,7 @@ from example_results import build
 
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import Failure
-from dballoc.questions.campaign.answer.preference import LEAST_MEMORY
+from dballoc.questions.campaign.answer.conditions_and_preference import LEAST_MEMORY
 from dballoc.questions.campaign.figures.counters import build_counter_table, measure_refused_share
 from dballoc.questions.campaign.sections.counters import describe_counters, make_counter_section
 from dballoc.questions.campaign.sections.shared_sections import describe_method

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulate import declare_even
 from test_report_answer import CPU, PEAK, READS, TPS
 
-from dballoc.questions.campaign.answer.preference import Preference
+from dballoc.questions.campaign.answer.conditions_and_preference import Preference
 from dballoc.questions.campaign.answer.recommendation import (
     Aim,
     Ending,

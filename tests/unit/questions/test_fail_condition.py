@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.ground.errors import UsageError
-from dballoc.questions.campaign.answer.preference import check_condition, parse_condition
+from dballoc.questions.campaign.answer.conditions_and_preference import (
+    check_condition,
+    parse_condition,
+)
 from dballoc.questions.compare.measures import CONDITIONS
 
 

@@ -24,7 +24,7 @@ from dballoc.cli.results_verbs import report as verb
 from dballoc.document.model import Answer
 from dballoc.ground.errors import UsageError
 from dballoc.questions.campaign.answer.compose_answer import compose_answer
-from dballoc.questions.campaign.answer.preference import (
+from dballoc.questions.campaign.answer.conditions_and_preference import (
     LEAST_MEMORY,
     check_preference,
     parse_margin,

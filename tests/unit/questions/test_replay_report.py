@@ -22,7 +22,7 @@ from dballoc.campaign.replay.replay_rows import find_peak_within
 from dballoc.deploy.deployment import build_deployment
 from dballoc.document.model import Document
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.questions.campaign.answer.preference import parse_preference
+from dballoc.questions.campaign.answer.conditions_and_preference import parse_preference
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.questions.compare.campaign_tables import load_campaign, load_server_campaign
 from dballoc.questions.diff.figures import compare_campaigns

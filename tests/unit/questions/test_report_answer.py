@@ -9,7 +9,7 @@ from example_ratios import make_metric, make_ratio
 from dballoc.document.model import Answer
 from dballoc.questions.campaign.answer.answer_table import TailLatency
 from dballoc.questions.campaign.answer.compose_answer import Surroundings, compose_answer
-from dballoc.questions.campaign.answer.preference import parse_preference
+from dballoc.questions.campaign.answer.conditions_and_preference import parse_preference
 from dballoc.questions.campaign.answer.recommendation import RecommendationBasis, recommend
 from dballoc.questions.campaign.answer.settling_time import SettlingTime, Way
 from dballoc.questions.compare.answer_words import Progress, describe_verdict

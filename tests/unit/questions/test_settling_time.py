@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 from test_report_answer import CPU, EQUAL, LOWER, OPEN, PEAK, TPS, comparisons
 
-from dballoc.questions.campaign.answer.preference import LEAST_MEMORY
+from dballoc.questions.campaign.answer.conditions_and_preference import LEAST_MEMORY
 from dballoc.questions.campaign.answer.recommendation import Recommendation, recommend
 from dballoc.questions.campaign.answer.settling_time import (
     LONGEST,

@@ -19,7 +19,7 @@ from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.numbers import listing
 from dballoc.questions.campaign.answer.compose_answer import compose_notes
 from dballoc.questions.campaign.answer.settling_time import measure_paces
-from dballoc.questions.campaign.sections import tables
+from dballoc.questions.campaign.sections import machine_and_variants
 from dballoc.questions.campaign.sections.shared_sections import CLIENTS_APART, describe_method
 from dballoc.questions.compare.answer_words import measure_progress
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline, declare_procedures
@@ -69,9 +69,9 @@ def test_the_report_and_a_comparison_tell_the_hosts_and_not_the_drivers_machine(
 ) -> None:
     campaign = load_campaign(results)
     placed = sorted(set(campaign.placement["host"]))
-    [alike] = tables.tabulate_hosts(campaign).rows
+    [alike] = machine_and_variants.tabulate_hosts(campaign).rows
     assert alike[0] == listing(placed)
-    driver = tables.tabulate_environment(campaign)
+    driver = machine_and_variants.tabulate_environment(campaign)
     assert (driver.title, driver.rows[0][0]) == ("Driver and tools", "driver")
     assert Side(results, campaign).words.endswith(f" on {len(placed)} hosts")
     assert pair_campaigns(campaign, campaign).machine == []
@@ -81,7 +81,7 @@ def test_the_report_and_a_comparison_tell_the_hosts_and_not_the_drivers_machine(
         .otherwise("environment")
     )
     changed = replace(campaign, host=other)
-    assert len(tables.tabulate_hosts(changed).rows) == 2
+    assert len(machine_and_variants.tabulate_hosts(changed).rows) == 2
     [cpus] = [t for t in pair_campaigns(campaign, changed).machine if t.startswith("cpu: ")]
     assert " or another CPU" in cpus or "another CPU or " in cpus
 

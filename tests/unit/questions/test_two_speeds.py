@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.questions.campaign.answer.noise_and_network import describe_two_speeds
+from dballoc.questions.campaign.answer.noise_network_encryption import describe_two_speeds
 from dballoc.questions.campaign.figures.two_speeds import find_two_speeds
 from dballoc.questions.compare.campaign_tables import Campaign, load_campaign
 from dballoc.questions.report_content import gather_report

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dballoc.campaign.session import Stop
+from dballoc.campaign.interruptible_session import Stop
 from dballoc.campaign.trial.server_in_trial import Interrupted
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.ground.errors import UsageError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.catalogue import foreign_options
-from dballoc.servers.private.command_line import RESERVED, check
+from dballoc.servers.private.reserved_options import RESERVED, check
 from dballoc.servers.running import adopted_options
 
 pytestmark = pytest.mark.long

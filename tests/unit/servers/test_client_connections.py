@@ -11,7 +11,7 @@ import pytest
 from dballoc.campaign.trial.fault import Fault
 from dballoc.campaign.trial.server_in_trial import check_encryption
 from dballoc.questions.campaign.answer.compose_answer import compose_notes
-from dballoc.questions.campaign.answer.noise_and_network import (
+from dballoc.questions.campaign.answer.noise_network_encryption import (
     describe_encryption,
     describe_network_checks,
     warn_of_encryption,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.ground.errors import UsageError
-from dballoc.servers.private import command_line
-from dballoc.servers.private.command_line import RESERVED
+from dballoc.servers.private import command_line, reserved_options
+from dballoc.servers.private.reserved_options import RESERVED
 
 
 @pytest.mark.parametrize("option", RESERVED)
@@ -22,7 +22,7 @@ from dballoc.servers.private.command_line import RESERVED
 )  # fmt: skip
 def test_reserved_options_are_refused_in_every_spelling(option: str, spell) -> None:
     with pytest.raises(UsageError) as caught:
-        command_line.check({spell(option): "x"}, "variant 'v'")
+        reserved_options.check({spell(option): "x"}, "variant 'v'")
     assert (
         str(caught.value)
         == f"variant 'v': option {spell(option)!r} is set by dballoc itself, so that the server stays private"
@@ -32,7 +32,7 @@ def test_reserved_options_are_refused_in_every_spelling(option: str, spell) -> N
 @pytest.mark.parametrize("name", ["", "a=b", "datadir=/x --y", "a b", "x\ny", "-"])
 def test_what_is_no_options_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is not an option's name"):
-        command_line.check({name: "x"}, "here")
+        reserved_options.check({name: "x"}, "here")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_is_no_options_name_is_refused(name: str) -> None:
      "socket-x", "loose-innodb_numa_interleave", "performance_schema", "plugin-load-add", "maximum-sort-buffer-size", "log_warnings"],
 )  # fmt: skip
 def test_ordinary_options_are_taken(option: str) -> None:
-    command_line.check({option: "x"}, "here")
+    reserved_options.check({option: "x"}, "here")
 
 
 def test_no_option_file_is_read() -> None:

@@ -39,12 +39,12 @@ from dballoc.campaign.elsewhere.client.remote_load import ClientHostFailed, Remo
 from dballoc.campaign.elsewhere.fetch_like_driver import fetch_like_driver
 from dballoc.campaign.elsewhere.message_stream import MessageStream
 from dballoc.campaign.elsewhere.node_process import open_lease, run_process
+from dballoc.campaign.interruptible_session import Session, run_in_session
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates
 from dballoc.campaign.preparation.prepare import PreparedCampaign, prepare_campaign
 from dballoc.campaign.results_directory import TRIALS
-from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trial.server_in_trial import Interrupted
 from dballoc.campaign.ways.servers import WAYS
 from dballoc.campaign.ways.way import Blocks

@@ -21,7 +21,13 @@ from dballoc.load.workload import Workload
 from dballoc.servers import build as find_build
 from dballoc.servers import client_programs
 from dballoc.servers.build import Build
-from dballoc.servers.private import binary_log, data_template, option_check, replication
+from dballoc.servers.private import (
+    binary_log,
+    data_template,
+    option_check,
+    replication,
+    reserved_options,
+)
 from dballoc.servers.private import command_line as server_options
 from dballoc.store.rows import VariantRow
 
@@ -159,8 +165,8 @@ def _find_build(where: str, server: Server, user: ServerUser) -> Build:
             f"{where}: {build.title} has no engine {server.engine!r}; it has {', '.join(engines)}"
         )
     for options in (server.options, server.init_options):
-        server_options.check(options, where)
-    if any(server_options.bare(name) == binary_log.OPTION for name in server.init_options):
+        reserved_options.check(options, where)
+    if any(reserved_options.bare(name) == binary_log.OPTION for name in server.init_options):
         raise UsageError(f"{where}: server.init_options: log_bin belongs into server.options")
     return build
 
@@ -180,7 +186,7 @@ def _make_server_options(
         **server.options,
     }
     return binary_log.settle_binary_log(
-        {server_options.normal(name): value for name, value in options.items()}
+        {reserved_options.normal(name): value for name, value in options.items()}
     )
 
 
@@ -191,7 +197,7 @@ def _choose_init_options(server: Server, build: Build) -> dict[str, str]:
     fixed = {
         name: value
         for name, value in server.options.items()
-        if server_options.bare(name) in build.entry.fixed
+        if reserved_options.bare(name) in build.entry.fixed
     }
     return fixed | server.init_options
 

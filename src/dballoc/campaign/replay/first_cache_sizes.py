@@ -5,13 +5,13 @@ malloc needs for a recorded trace of a similar server.
 from collections.abc import Sequence
 from pathlib import Path
 
+from dballoc.campaign.interruptible_session import Session
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.proved_malloc import prove_malloc
 from dballoc.campaign.replay import read_trace_file
 from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import PreparedReplayVariant, find_engine
-from dballoc.campaign.session import Session
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import Variant
 from dballoc.ground.errors import UsageError

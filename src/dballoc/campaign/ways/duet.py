@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dballoc.campaign.interruptible_session import Session
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.session import Session
 from dballoc.campaign.trial import duet_trial
 from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.campaign.ways import duet_pilot

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dballoc.campaign.interruptible_session import Session
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.recorded_facts import make_server_facts
 from dballoc.campaign.replay import first_cache_sizes
 from dballoc.campaign.run_blocks import CampaignKind, CampaignRun
-from dballoc.campaign.session import Session
 from dballoc.campaign.trial import solo_trial
 from dballoc.campaign.ways.servers import prepare_data
 from dballoc.campaign.ways.solo import estimate_solo_trial_seconds
@@ -31,7 +31,7 @@ from dballoc.ground.errors import UsageError
 from dballoc.instruments.server_counters import Countable
 from dballoc.questions.fit import figures as analysis
 from dballoc.servers.private import command_line as server_options
-from dballoc.servers.private import data_template
+from dballoc.servers.private import data_template, reserved_options
 from dballoc.servers.private.data_template import Template
 from dballoc.store.facts import Facts
 from dballoc.store.results import Results, TrialRecord
@@ -94,7 +94,7 @@ def set_cache_size(
     option = server_options.CACHES[prepared.server.engine]
     options = {option: str(size)}
     if prepared.server.engine == "innodb" and not any(
-        server_options.bare(o) == server_options.bare(_CHUNK) for o in prepared.options
+        reserved_options.bare(o) == reserved_options.bare(_CHUNK) for o in prepared.options
     ):
         # With the default chunk size a server may round the pool up by 128 MiB and more.
         options[_CHUNK] = str(max(1, sizes.tolerance // _INSTANCES // _MIB) * _MIB)

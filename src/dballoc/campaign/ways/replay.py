@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dballoc.campaign.interruptible_session import Session
 from dballoc.campaign.recorded_facts import make_replay_facts
 from dballoc.campaign.replay import read_trace_file
 from dballoc.campaign.replay.check_replay import ExpectedReplay, expect_replay, find_difference
@@ -18,7 +19,6 @@ from dballoc.campaign.replay.replay_limits import (
 )
 from dballoc.campaign.replay.replay_rows import fill_record
 from dballoc.campaign.run_blocks import CampaignKind
-from dballoc.campaign.session import Session
 from dballoc.campaign.trial.host_thp import check_host_thp, switch_thp
 from dballoc.campaign.ways.solo import plan_blocks
 from dballoc.campaign.ways.way import BlockEstimate, Blocks, DurationEstimate

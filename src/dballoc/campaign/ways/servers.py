@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from dballoc.campaign.interruptible_session import Session
 from dballoc.campaign.preparation import data_templates, rehearsal
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.recorded_facts import make_block_facts
 from dballoc.campaign.run_blocks import CampaignKind
-from dballoc.campaign.session import Session
 from dballoc.campaign.ways.duet import DUET
 from dballoc.campaign.ways.solo import SOLO
 from dballoc.campaign.ways.way import Blocks, DurationEstimate

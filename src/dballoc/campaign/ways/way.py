@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from dballoc.campaign.interruptible_session import PreparedT, Session
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.session import PreparedT, Session
 from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing, Slot

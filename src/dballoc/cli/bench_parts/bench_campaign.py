@@ -15,16 +15,16 @@ from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.model import Experiment
-from dballoc.questions.campaign.answer import preference
-from dballoc.questions.campaign.answer.preference import Preference
+from dballoc.questions.campaign.answer import conditions_and_preference
+from dballoc.questions.campaign.answer.conditions_and_preference import Preference
 
 
 def read_preference(text: str | None, model: Experiment) -> Preference:
     """Return the preference of --prefer. Raises UsageError if the experiment does not have its
     words.
     """
-    preferred = preference.parse_preference(text)
-    preference.check_preference(
+    preferred = conditions_and_preference.parse_preference(text)
+    conditions_and_preference.check_preference(
         preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
     )
     return preferred
@@ -34,7 +34,7 @@ def prepare_setting(experiment: Experiment, margin: str | None) -> prepare.Prepa
     """Check everything that the campaign needs, and its --margin. Raises UsageError for what it
     cannot run with.
     """
-    share = preference.parse_margin(margin)
+    share = conditions_and_preference.parse_margin(margin)
     return replace(prepare.prepare_campaign(experiment), margin=share)
 
 

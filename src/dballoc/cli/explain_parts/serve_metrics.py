@@ -9,7 +9,7 @@ from dballoc.cli.explain_parts.explain_request import Request, Target
 from dballoc.cli.shared.safe_output import safe
 from dballoc.explain import explanation, find_server
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.exporter.listen_address import parse_listen_address
+from dballoc.explain.exporter.address_and_access import parse_listen_address
 from dballoc.explain.exporter.look_cache import ServerLook, look_at_server
 from dballoc.explain.exporter.run_exporter import (
     DEFAULT_USER,

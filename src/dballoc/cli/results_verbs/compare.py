@@ -52,12 +52,14 @@ def compare(
     and a gate for CI.
     """
     # polars and scipy take a while to import, which no other verb should wait for.
-    from dballoc.questions.campaign.answer import preference
+    from dballoc.questions.campaign.answer import conditions_and_preference
     from dballoc.questions.compare.campaign_tables import load_unimported_campaign
     from dballoc.questions.diff import answer as said
     from dballoc.questions.diff import figures
 
-    conditions = [preference.parse_condition(text, "--fail-if") for text in fail_if or []]
+    conditions = [
+        conditions_and_preference.parse_condition(text, "--fail-if") for text in fail_if or []
+    ]
     if strict and not conditions:
         raise UsageError("--strict only goes with --fail-if")
     campaigns = [load_unimported_campaign(directory) for directory in (first, second)]
@@ -67,7 +69,7 @@ def compare(
     variants = dict.fromkeys(name for c in campaigns for name in c.names)
     workloads = dict.fromkeys(w for c in campaigns for w in c.experiment.workloads)
     for condition in conditions:
-        preference.check_condition(condition, variants, workloads, "--fail-if")
+        conditions_and_preference.check_condition(condition, variants, workloads, "--fail-if")
     try:
         comparison = figures.compare_campaigns(campaigns[0], campaigns[1], judged)
     except ValueError as error:

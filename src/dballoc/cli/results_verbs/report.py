@@ -12,7 +12,10 @@ from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.document.terminal import print_document
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
-from dballoc.questions.campaign.answer.preference import parse_margin, parse_preference
+from dballoc.questions.campaign.answer.conditions_and_preference import (
+    parse_margin,
+    parse_preference,
+)
 from dballoc.questions.fit.figures import is_fit
 from dballoc.questions.tune.search_history import is_search
 

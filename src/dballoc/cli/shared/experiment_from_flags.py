@@ -20,7 +20,7 @@ from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand
-from dballoc.servers.private.command_line import check_secrets
+from dballoc.servers.private.reserved_options import check_secrets
 
 Table = dict[str, Any]
 

@@ -18,7 +18,7 @@ from dballoc.cli.shared.campaign_display import display
 from dballoc.document.model import Document
 from dballoc.document.terminal import print_document
 from dballoc.ground.errors import Failure
-from dballoc.questions.campaign.answer.preference import LEAST_MEMORY, Preference
+from dballoc.questions.campaign.answer.conditions_and_preference import LEAST_MEMORY, Preference
 
 INTERRUPTED = 130
 

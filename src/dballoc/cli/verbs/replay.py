@@ -20,7 +20,7 @@ from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import UsageError
 from dballoc.ground.numbers import with_unit
-from dballoc.questions.campaign.answer import preference
+from dballoc.questions.campaign.answer import conditions_and_preference
 from dballoc.store.replay_facts import RecordedTrace
 from dballoc.trace.changes.moments import find_window
 from dballoc.trace.model import Trace
@@ -69,9 +69,9 @@ def replay(
         recorded.threads,
         find_window(recording, pace.window) if pace.window else None,
     )
-    preferred = preference.parse_preference(prefer)
+    preferred = conditions_and_preference.parse_preference(prefer)
     setting = prepare_replay(model, trace.absolute(), recorded)
-    preference.check_preference(
+    conditions_and_preference.check_preference(
         preferred,
         [v.name for v in model.variant],
         model.workloads,

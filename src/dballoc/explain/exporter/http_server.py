@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from dballoc.explain.exporter.listen_address import Admission, ListenAddress
+from dballoc.explain.exporter.address_and_access import Admission, ListenAddress
 from dballoc.ground.errors import UsageError
 
 # How many are answered at a time; so many more wait in the kernel.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.explain.exporter import http_server
+from dballoc.explain.exporter.address_and_access import ListenAddress, make_admission
 from dballoc.explain.exporter.http_server import Service
-from dballoc.explain.exporter.listen_address import ListenAddress, make_admission
 from dballoc.explain.exporter.look_cache import LookCache, ServedLook, ServerLook
 from dballoc.explain.output import openmetrics
 from dballoc.explain.watch import WatchPace

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dballoc.experiment.designs import Design
-from dballoc.questions.campaign.answer.preference import Condition
+from dballoc.questions.campaign.answer.conditions_and_preference import Condition
 from dballoc.questions.compare import baseline_comparison
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.comparability import Comparability, pair_campaigns

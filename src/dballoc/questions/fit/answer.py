@@ -30,7 +30,7 @@ from dballoc.document.model import (
 from dballoc.experiment import cache_size_search
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
 from dballoc.ground.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
-from dballoc.questions.campaign.sections import tables
+from dballoc.questions.campaign.sections import machine_and_variants
 from dballoc.questions.campaign.sections.shared_sections import (
     list_logs,
     list_servers,
@@ -91,7 +91,9 @@ def _make_sections(fits: Fits, sizes: Table) -> list[Section]:
             ),
         ),
         make_environment_section(
-            campaign, tables.tabulate_environment(campaign), tables.tabulate_variants(campaign)
+            campaign,
+            machine_and_variants.tabulate_environment(campaign),
+            machine_and_variants.tabulate_variants(campaign),
         ),
         Section(key="method", title="Method", text=describe_method(fits)),
     ]

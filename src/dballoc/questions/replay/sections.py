@@ -6,9 +6,13 @@ from dballoc.document.charts import Variants
 from dballoc.document.model import Column, Figure, Section, Table, tabulate
 from dballoc.experiment.designs import Design
 from dballoc.ground.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
-from dballoc.questions.campaign.answer.preference import LEAST_MEMORY, Preference, check_preference
+from dballoc.questions.campaign.answer.conditions_and_preference import (
+    LEAST_MEMORY,
+    Preference,
+    check_preference,
+)
 from dballoc.questions.campaign.answer.recommendation import RecommendationBasis, recommend
-from dballoc.questions.campaign.sections import tables
+from dballoc.questions.campaign.sections import machine_and_variants, tables
 from dballoc.questions.campaign.sections.shared_sections import (
     make_environment_section,
     make_faults_section,
@@ -112,10 +116,10 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
         make_environment_section(
             campaign,
             tabulate_trace(facts),
-            tables.tabulate_variants(campaign).drop_columns(
+            machine_and_variants.tabulate_variants(campaign).drop_columns(
                 "server", "buffer pool", "THP", "CPUs of the server"
             ),
-            tables.tabulate_environment(campaign),
+            machine_and_variants.tabulate_environment(campaign),
             title="Trace and environment",
         ),
         Section(key="method", title="Method", text=describe_replay_method(judged)),
@@ -309,7 +313,7 @@ def tabulate_trace(facts: ReplayFacts) -> Table:
         ("peak heap judged", _format_window(facts)),
         ("replayed", f"{facts.mode}, speed {facts.speed:g}, pages touched: {facts.touch}"),
     ]
-    return tabulate("The trace", tables.FOUND, rows)
+    return tabulate("The trace", machine_and_variants.FOUND, rows)
 
 
 def _doubt_settings(facts: ReplayFacts) -> str:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dballoc.ground.errors import Failure, UsageError
-from dballoc.questions.campaign.answer.preference import Preference, parse_preference
+from dballoc.questions.campaign.answer.conditions_and_preference import Preference, parse_preference
 from dballoc.questions.campaign.answer.recommendation import (
     Ending,
     Recommendation,

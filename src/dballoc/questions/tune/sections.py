@@ -21,7 +21,7 @@ from dballoc.document.model import Column, Document, Figure, Section, Table, tab
 from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.ground.numbers import NOTHING, count, listing, mebibytes, percent
-from dballoc.questions.campaign.sections import tables
+from dballoc.questions.campaign.sections import machine_and_variants, tables
 from dballoc.questions.campaign.sections.shared_sections import (
     list_servers,
     make_environment_section,
@@ -153,7 +153,7 @@ def gather_tune_report(tuned: Tuned) -> Document:
             figures=[draw_path(tuned, variants)],
             tables=[trials],
         ),
-        make_environment_section(campaign, tables.tabulate_environment(campaign)),
+        make_environment_section(campaign, machine_and_variants.tabulate_environment(campaign)),
         Section(key="method", title="Method", text=describe_method(tuned)),
     ]
     return Document(

@@ -13,7 +13,7 @@ from typing import get_args
 from dballoc.catalogue import foreign_options
 from dballoc.experiment.flag import Engine
 from dballoc.experiment.secret_names import hide_secrets, is_sensitive
-from dballoc.servers.private.command_line import EMPTY, bare, is_name, is_reserved, normal
+from dballoc.servers.private.reserved_options import EMPTY, bare, is_name, is_reserved, normal
 
 _ENGINE = ("default-storage-engine", "storage-engine")
 _PLUGINS = ("plugin-load", "plugin-load-add", "early-plugin-load")

@@ -17,7 +17,7 @@ from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.process import open_in_process_root
 from dballoc.host.process.handle import Process
 from dballoc.host.unprivileged.sandbox import SandboxError
-from dballoc.servers.private.command_line import EMPTY
+from dballoc.servers.private.reserved_options import EMPTY
 from dballoc.servers.running.credentials import parse
 
 # These arguments decide which option files a server reads; they come before all others.

@@ -9,14 +9,14 @@ from dballoc.document.model import Answer
 from dballoc.experiment.designs import Design
 from dballoc.ground.numbers import count, listing, percent
 from dballoc.questions.campaign.answer.answer_table import TailLatency, make_answer_table
+from dballoc.questions.campaign.answer.conditions_and_preference import LEAST_MEMORY, format_share
 from dballoc.questions.campaign.answer.ending import (
     compose_headline,
     explain_ending,
     explain_settling,
     name_figure,
 )
-from dballoc.questions.campaign.answer.noise_and_network import warn_of_encryption
-from dballoc.questions.campaign.answer.preference import LEAST_MEMORY, format_share
+from dballoc.questions.campaign.answer.noise_network_encryption import warn_of_encryption
 from dballoc.questions.campaign.answer.recommendation import Ending, Recommendation, list_questions
 from dballoc.questions.campaign.answer.settling_time import SettlingTime, Way
 from dballoc.questions.compare.answer_words import MANY, Progress

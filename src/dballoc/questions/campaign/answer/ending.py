@@ -2,7 +2,7 @@
 
 from dballoc.experiment.designs import Design
 from dballoc.ground.numbers import count, duration, listing, percent
-from dballoc.questions.campaign.answer.preference import format_share
+from dballoc.questions.campaign.answer.conditions_and_preference import format_share
 from dballoc.questions.campaign.answer.recommendation import (
     Ending,
     Recommendation,

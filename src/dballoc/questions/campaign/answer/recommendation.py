@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dballoc.experiment.designs import Design
-from dballoc.questions.campaign.answer.preference import (
+from dballoc.questions.campaign.answer.conditions_and_preference import (
     LEAST_MEMORY,
     Condition,
     Objective,

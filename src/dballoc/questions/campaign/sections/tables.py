@@ -1,10 +1,7 @@
 """The tables of a campaign's report, declared once for every form."""
 
-import json
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from operator import itemgetter
@@ -13,9 +10,10 @@ from typing import Any
 import polars as pl
 
 from dballoc.document.model import Column, Table, tabulate
-from dballoc.ground.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
+from dballoc.ground.numbers import NOTHING, count, mebibytes, number, percent, with_unit
 from dballoc.questions.campaign.answer.compose_answer import describe_levels
 from dballoc.questions.campaign.figures import level_curves, trial_tables
+from dballoc.questions.campaign.sections.machine_and_variants import format_moment
 from dballoc.questions.compare.answer_words import describe_verdict
 from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
 from dballoc.questions.compare.campaign_tables import Campaign
@@ -27,9 +25,7 @@ from dballoc.questions.compare.ratios_as_text import (
     format_ratio,
     show_ratio,
 )
-from dballoc.questions.compare.split_by_host import list_environments
 from dballoc.questions.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE
-from dballoc.store.facts import Environment
 
 # A table of more columns than this is turned round.
 _WIDEST = 12
@@ -389,7 +385,7 @@ _BLOCKS = (
     Column("design"),
     Column("block"),
     Column("attempt", lambda row: row["attempt"] + 1),
-    Column("began (UTC)", lambda row: _format_moment(row["started"])),
+    Column("began (UTC)", lambda row: format_moment(row["started"])),
     Column("minutes", lambda row: (row["ended"] - row["started"]) / 60, number),
     Column("steal", form=percent),
     Column("CPU of others", "others", percent),
@@ -430,99 +426,6 @@ def tabulate_sampler_cost(campaign: Campaign) -> Table:
     return tabulate("Cost of the sampler", _SAMPLER, rows)
 
 
-def tabulate_environment(campaign: Campaign) -> Table:
-    """Return the machine and the tools."""
-    facts, e = campaign.facts, campaign.environment
-    is_driver = campaign.placement.height > 0
-    on_off = "virtual machine" if e.hypervisor else "no hypervisor seen"
-    sysbench = "" if facts.sysbench is None else f"sysbench {facts.sysbench}, "
-    ran = "replays" if campaign.is_replay else "servers"
-    swap = f"swap {with_unit(e.swap)}" if e.swap else "no swap"
-    thp_sizes = f", sizes: {e.thp_sizes}" if e.thp_sizes else ""
-    numa_nodes = 1 if e.numa_nodes is None else e.numa_nodes
-    rows: dict[str, str | None] = {
-        "driver" if is_driver else "host": f"{e.host} ({on_off})",
-        "CPU": f"{_describe_cpus(e)}, {count(numa_nodes, 'NUMA node')}",
-        "CPU governor": e.governor,
-        "memory": f"{with_unit(e.memory)}, {swap}",
-        "system": f"{e.os}, {e.libc}",
-        "kernel": f"{e.kernel} {e.machine}",
-        "THP": f"{e.thp}, defrag: {e.thp_defrag}{thp_sizes}",
-        "ASLR, overcommit": f"{e.aslr}, {e.overcommit}",
-        "started by": f"{e.user}; {ran} ran as {facts.server_user}",
-        "tools": f"dballoc {facts.dballoc}, {sysbench}Python {e.python}",
-        "began (UTC)": _format_moment(facts.started),
-        "seed": str(facts.seed),
-    }
-    return tabulate("Driver and tools" if is_driver else "Machine and tools", FOUND, rows.items())
-
-
-# Of pairs of what and its value.
-FOUND = Column("what", itemgetter(0)), Column("as found", itemgetter(1), words=True)
-
-
-def _describe_cpus(machine: Environment) -> str:
-    cpus, cores = count(machine.cpus or 0, "CPU"), count(machine.cores or 0, "core")
-    return f"{machine.cpu}: {cpus}, {cores}"
-
-
-def tabulate_hosts(campaign: Campaign) -> Table:
-    """Return the machines to which blocks were given; those that are alike in one row."""
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for e in list_environments(campaign):
-        memory = f"{round((e.memory or 0) / 2**30)} GiB"
-        shape = (_describe_cpus(e), memory, str(e.kernel), str(e.os), str(e.thp))
-        alike.setdefault(shape, []).append(str(e.host))
-    return Table(
-        title="Hosts",
-        columns=["hosts", "CPU", "memory", "kernel", "system", "THP"],
-        rows=[[listing(names), *shape] for shape, names in alike.items()],
-        words=("CPU", "kernel", "system", "THP"),
-    )
-
-
-def tabulate_variants(campaign: Campaign) -> Table:
-    """Return each variant's allocator, server, settings and CPUs."""
-
-    def list_found(row: dict[str, Any], key: str) -> str:
-        trials = campaign.trials.filter(variant=row["name"])
-        return ", ".join(trials[key].drop_nulls().unique(maintain_order=True))
-
-    def list_environment(row: dict[str, Any]) -> str:
-        variables = json.loads(row["environment"]).items()
-        return "\n".join(f"{k}={shlex.quote(v)}" for k, v in variables if k != "LD_PRELOAD")
-
-    columns = (
-        Column("variant", "name"),
-        Column(
-            "allocator", lambda r: " ".join(filter(None, [r["allocator"], r["allocator_version"]]))
-        ),
-        Column("server", lambda r: f"{r['server']}, {r['engine']}"),
-        Column("buffer pool", lambda r: r["pool_bytes"] or None, with_unit),
-        Column("preloaded", lambda r: "\n".join(json.loads(r["libraries"]))),
-        Column("environment", list_environment),
-        Column(
-            "THP",
-            lambda r: (
-                f"asked: {r['thp'] or 'as the host has it'}\n"
-                f"found: {list_found(r, 'thp') or NOTHING}"
-            ),
-        ),
-        Column("CPUs of the server", lambda r: list_found(r, "cpus")),
-    )
-    by_name = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
-    return tabulate("Variants", columns, [by_name[name] for name in campaign.names], words=True)
-
-
-def format_server_commands(campaign: Campaign) -> dict[str, str]:
-    """Return the server's command line by variant, one option a line."""
-    words_by_name = dict(campaign.variant.select("name", "command").iter_rows())
-    return {
-        name: " \\\n  ".join(shlex.quote(word) for word in json.loads(words_by_name[name]))
-        for name in campaign.names
-    }
-
-
 def name_trial(trial: dict[str, Any]) -> str:
     """Return a trial's place, ``solo block 1, attempt 2``."""
     if trial["design"] == "pilot":
@@ -538,7 +441,3 @@ def name_variant_of_trial(trial: dict[str, Any]) -> str:
     workload = f" in {trial['workload']}" if trial["workload"] is not None else ""
     level = f" at {trial['level']}" if trial["level"] is not None else ""
     return trial["variant"] + role + workload + level
-
-
-def _format_moment(epoch: float) -> str:
-    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M")
