@@ -9,7 +9,7 @@ import pytest
 from example_procedures import mark_current
 from example_results import Make
 
-from dballoc.campaign.interim_looks import plan_extension
+from dballoc.campaign.plan_extension import plan_extension
 from dballoc.campaign.ways.way import BlockEstimate, DurationEstimate
 from dballoc.cli.bench_parts.bench_campaign import describe_time
 from dballoc.document.model import Answer

@@ -10,8 +10,8 @@ from example_results import Make
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.campaign.interim_looks import list_extensions, plan_extension
 from dballoc.campaign.looks import Extension
+from dballoc.campaign.plan_extension import list_extensions, plan_extension
 from dballoc.campaign.run_blocks import list_budget_looks
 from dballoc.ground.errors import UsageError
 from dballoc.questions.campaign.answer import stopping_rule

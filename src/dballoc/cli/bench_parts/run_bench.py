@@ -68,7 +68,7 @@ def _plan_extension(source: ExperimentSource, changes: Changes, run: Run) -> "Ex
         )
     seconds = duration(run.extend, "--extend")
     with one_thread_for_numpy():
-        from dballoc.campaign.interim_looks import plan_extension
+        from dballoc.campaign.plan_extension import plan_extension
         from dballoc.cli.shared.campaign_display import minutes
 
     extension = plan_extension(run.out, seconds)
