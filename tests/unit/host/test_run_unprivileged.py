@@ -105,6 +105,7 @@ def test_its_end_and_both_streams_come_back() -> None:
 # What starts processes in another way than by run_unprivileged or a guardian, and what.
 OTHER_WAYS = {
     "allocators/find_library.py": "ldconfig",
+    "campaign/elsewhere/ray_node.py": "dballoc itself",
     "fetch/clients/debian_apt.py": "apt-config",
     "load/hammerdb_driver.py": "HammerDB; it runs as the server user itself",
     "fetch/unpack/archive_members.py": "dpkg-deb and zstd, as the parser user",
