@@ -75,7 +75,7 @@ def _cut_thread(
     )
 
 
-# Of what was measured at a mark, as analysis/replay/fidelity.py has it: the peaks of the whole
+# Of what was measured at a mark, as questions/replay/figures.py has it: the peaks of the whole
 # start and since the mark before. Those that a stretch has leave out its beginning and its end.
 _PEAKS = frozenset({"heap_peak", "rss_peak"})
 
