@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from dballoc.document import chart_files
-from dballoc.document.model import Document
+from dballoc.document.model import REPLACED, Document
 from dballoc.document.page import render_page
 from dballoc.profile import flamegraph
 
@@ -16,6 +16,6 @@ def render_html(document: Document, redacted: bool) -> str:
         {figure.key: chart_files.fit_container(figure.chart) for figure in document.figures},
         document.names,
         document=document,
-        redacted=redacted,
+        replaced=REPLACED if redacted else "",
         flames=Markup(flamegraph.render_library() if document.embeds else ""),
     )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from dballoc.document.model import Document, Listing, PostNote, Table
+from dballoc.document.model import REPLACED, Document, Listing, PostNote, Table
 
 # What could begin markup within a line, or end a cell.
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
@@ -28,11 +28,7 @@ def render_markdown(document: Document, redacted: bool) -> str:
         parts.append(f"{escape_markdown(answer.against)}:\n\n" + "\n".join(lines))
     notes = [
         *answer.notes,
-        *(
-            ["Names of the host and of users, and paths, were replaced in this report."]
-            if redacted
-            else []
-        ),
+        *([REPLACED] if redacted else []),
     ]
     listed = [f"- {escape_markdown(note)}" for note in notes]
     parts.append("\n".join([*(list_post_lines(answer.post) if answer.post else []), *listed]))

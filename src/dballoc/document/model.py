@@ -198,6 +198,10 @@ class Answer:
     notes: list[str] = field(default_factory=list)
 
 
+# What every form says where names were replaced.
+REPLACED = "Names of the host and of users, and paths, were replaced in this report."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Document:
     """A title, an answer and sections. ``names``: of the variants, the first one first in every

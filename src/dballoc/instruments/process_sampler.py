@@ -93,8 +93,8 @@ class ProcessSampler:
 
     def sample(self, every_thread: bool = False) -> ProcessSample:
         """Take one sample. ``every_thread`` reads all threads' context switches now; without it
-        they lag a few samples behind where there are many threads. Raises ProcessRaises ProcessGone
-        if the process has ended.
+        they lag a few samples behind where there are many threads. Raises ProcessGone if the
+        process has ended.
         """
         began = time.thread_time()
         try:

@@ -1,6 +1,7 @@
 """From samples and intervals to a step's row."""
 
-from dataclasses import replace
+import time
+from dataclasses import fields, replace
 
 import pytest
 from example_steps import IDLE, gathered, interval, sample
@@ -8,11 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.campaign.trial.trial_rows import (
+    STEP_COUNTERS,
     find_counter_window,
     interpolate_counter,
     make_step_row,
 )
+from dballoc.host.process.handle import Process
+from dballoc.instruments.process_sampler import ProcessSampler
 from dballoc.load.client_output import Total
+from dballoc.store.rows import StepRow
+
+
+def test_what_a_step_counts_is_sampled_and_stored() -> None:
+    sampler = ProcessSampler(Process.own())
+    try:
+        first, last = sampler.sample(), replace(sampler.sample(), clock=time.monotonic() + 1)
+    finally:
+        sampler.close()
+    assert set(STEP_COUNTERS) <= {field.name for field in fields(StepRow)}
+    row = make_step_row(gathered(IDLE, samples=(first, last)), 0)
+    assert [name for name in STEP_COUNTERS if getattr(row, name) is None] == []
 
 
 @pytest.mark.parametrize(

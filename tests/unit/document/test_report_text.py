@@ -41,12 +41,27 @@ def test_a_form_has_all_of_a_document_and_no_markup_of_its_own(form: str) -> Non
         title="Which malloc",
         subtitle="two variants",
         names=["glibc"],
-        answer=Answer(headline="Keep glibc", reason="nothing is shown", notes=[HOSTILE]),
-        sections=[Section(key="memory", title="Memory", text=["At rest."], tables=[table])],
+        answer=Answer(
+            headline="Keep glibc",
+            reason="nothing is shown",
+            command="dballoc bench --extend 9m",
+            table=table,
+            notes=[HOSTILE],
+        ),
+        sections=[
+            Section(
+                key="memory",
+                title="Memory",
+                text=["At rest."],
+                tables=[table],
+                listings=[Listing("log", "mmap failed")],
+            )
+        ],
     )
     text = FORMS[form](document, True)
     parts = (
         "Which malloc|two variants|Keep glibc|nothing is shown|Memory|At rest.|Peaks|glibc|512|MiB"
+        "|dballoc bench --extend 9m|mmap failed"
     )
     assert [part for part in parts.split("|") if part not in text] == []
     assert "were replaced" in text
