@@ -5,6 +5,7 @@ refused and reported does not depend on what the engine measures.
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,8 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The stand-in, in place of the engine and the trace's reader."""
-    from test_replay_flags import make_trace
-
     stand_in = Engine()
-    trace = make_trace([[(1, 0, -1)]], [100])
+    trace = example_replays.make_trace_of_calls([[(1, 0, -1)]], [100])
     monkeypatch.setattr(
         prepare_replay,
         "find_engine",
@@ -70,7 +69,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     # A busy machine would have blocks repeated.
     measure = BlockNoiseMeter.make_row
     monkeypatch.setattr(
-        BlockNoiseMeter, "make_row", lambda *args: measure(*args) | {"disturbed": None}
+        BlockNoiseMeter, "make_row", lambda *args: replace(measure(*args), disturbed=None)
     )
     for module in (read_trace_file, verb):
         monkeypatch.setattr(module, "read_any_trace", lambda path: trace)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from example_results import MIB, block_row, facts, fault
 
 from dballoc.campaign.replay.replay_rows import fill_record
@@ -13,6 +14,7 @@ from dballoc.experiment.model import REPLAY, Experiment
 from dballoc.store.replay_facts import RecordedMark, RecordedTrace, ReplayFacts
 from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import MeasuredTrial, VariantRow
+from dballoc.trace.model import NONE, Mark, Objects, RecordingFacts, ThreadEvents, Trace
 from dballoc.trace.replay.replay_result import (
     OperationFigures,
     ReplayCurve,
@@ -205,3 +207,40 @@ def record(
         )
         replayed = replace(replayed, figures=replace(replayed.figures, moments=moments))
     return fill_record(TrialRecord(trial=blank), replayed, recorded, 1.0, window)
+
+
+def make_trace_of_calls(
+    calls: list[list[tuple[int, int, int]]], sizes: list[int], **facts: Any
+) -> Trace:
+    """A trace of threads with (time, object, freed)."""
+    threads = tuple(
+        ThreadEvents(
+            number=n,
+            name="",
+            created_by=NONE,
+            kind=np.array([1 if o != NONE else 5 for _, o, _ in rows], np.uint8),
+            time=np.array([t for t, _, _ in rows], np.int64),
+            completed=np.array([t for t, _, _ in rows], np.int64),
+            object=np.array([o for _, o, _ in rows], np.int64),
+            freed=np.array([f for _, _, f in rows], np.int64),
+        )
+        for n, rows in enumerate(calls)
+    )
+    nothing = np.zeros(len(sizes), np.int32)
+    described = {
+        "from_start": True, "dropped": 0, "ended_by": "exit", "program": "p", "allocator": "glibc",
+        "page_size": 4096, "seconds": 1.0,
+    } | facts  # fmt: skip
+    return Trace(
+        facts=RecordingFacts(**described),
+        threads=threads,
+        objects=Objects(
+            size=np.array(sizes, np.uint64),
+            alignment=nothing.astype(np.uint32),
+            allocated_by=nothing,
+            freed_by=nothing,
+            touch=nothing - 1,
+        ),
+        touch_patterns=(),
+        marks=tuple(Mark(time=10**9 * i, name=f"m{i}\x1b[31m", truth={}) for i in range(2)),
+    )

@@ -33,6 +33,17 @@ HOSTILE = (
     "<script>alert(1)</script> at /home/jane/build/dbhost7/x.so on dbhost7.acme.example | jane"
 )
 MIB = 2**20
+# Writes more than SQLite's page cache holds, so that pages of the open transaction reach the file,
+# then dies.
+INTERRUPTED_WRITER = """
+import os, signal, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA cache_size = 1")
+db.execute("BEGIN IMMEDIATE")
+db.executemany("INSERT INTO campaign VALUES (?, ?)", [(f"k{i}", "x" * 1000) for i in range(2000)])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 SIZES = {"glibc": 160 * MIB, "jemalloc": 150 * MIB, "tuned": 170 * MIB}
 
 # What a pilot leaves.

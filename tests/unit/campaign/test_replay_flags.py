@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_replays import make_trace_of_calls
 
 from dballoc.campaign.preparation.prepare import prepare_campaign
 from dballoc.campaign.replay.describe_trace import describe_trace
@@ -30,11 +31,6 @@ from dballoc.trace.changes.moments import find_window
 from dballoc.trace.model import (
     NONE,
     CompileFacts,
-    Mark,
-    Objects,
-    RecordingFacts,
-    ThreadEvents,
-    Trace,
 )
 from dballoc.trace.recording.read_recording import LOST_END
 from dballoc.trace.trace_file.write_trace import write_trace
@@ -99,7 +95,7 @@ def test_every_malloc_under_every_mode_of_thp() -> None:
 
 
 def test_a_stretch_of_the_trace() -> None:
-    trace = make_trace([[(0, 0, NONE), (1_500_000_000, NONE, 0)]], [8])
+    trace = make_trace_of_calls([[(0, 0, NONE), (1_500_000_000, NONE, 0)]], [8])
     name = trace.marks[1].name
     assert find_window(trace, "500ms..1s") == (0.5, 1.0)
     assert find_window(trace, "..1s") == (0.0, 1.0)
@@ -180,54 +176,23 @@ def test_files_that_are_no_traces_are_refused(tmp_path: Path) -> None:
         hash_trace(tmp_path)
 
 
-def make_trace(calls: list[list[tuple[int, int, int]]], sizes: list[int], **facts: Any) -> Trace:
-    """A trace of threads with (time, object, freed)."""
-    threads = tuple(
-        ThreadEvents(
-            number=n,
-            name="",
-            created_by=NONE,
-            kind=np.array([1 if o != NONE else 5 for _, o, _ in rows], np.uint8),
-            time=np.array([t for t, _, _ in rows], np.int64),
-            completed=np.array([t for t, _, _ in rows], np.int64),
-            object=np.array([o for _, o, _ in rows], np.int64),
-            freed=np.array([f for _, _, f in rows], np.int64),
-        )
-        for n, rows in enumerate(calls)
-    )
-    nothing = np.zeros(len(sizes), np.int32)
-    described = {
-        "from_start": True, "dropped": 0, "ended_by": "exit", "program": "p", "allocator": "glibc",
-        "page_size": 4096, "seconds": 1.0,
-    } | facts  # fmt: skip
-    return Trace(
-        facts=RecordingFacts(**described),
-        threads=threads,
-        objects=Objects(
-            size=np.array(sizes, np.uint64),
-            alignment=nothing.astype(np.uint32),
-            allocated_by=nothing,
-            freed_by=nothing,
-            touch=nothing - 1,
-        ),
-        touch_patterns=(),
-        marks=tuple(Mark(time=10**9 * i, name=f"m{i}\x1b[31m", truth={}) for i in range(2)),
-    )
-
-
 def test_the_peak_of_live_bytes() -> None:
-    one = make_trace([[(1, 0, NONE), (5, 1, NONE)], [(3, NONE, 0), (5, NONE, 1)]], [100, 30])
+    one = make_trace_of_calls(
+        [[(1, 0, NONE), (5, 1, NONE)], [(3, NONE, 0), (5, NONE, 1)]], [100, 30]
+    )
     assert describe_trace(one).peak_live == 100
     # At 5 ns the one is freed before the other is there, whichever is larger.
-    same = make_trace([[(1, 0, NONE), (5, 1, NONE)], [(5, NONE, 0)]], [100, 130])
+    same = make_trace_of_calls([[(1, 0, NONE), (5, 1, NONE)], [(5, NONE, 0)]], [100, 130])
     assert describe_trace(same).peak_live == 130
-    both = make_trace([[(1, 0, NONE), (5, 1, NONE)], [(6, NONE, 0)]], [100, 30])
+    both = make_trace_of_calls([[(1, 0, NONE), (5, 1, NONE)], [(6, NONE, 0)]], [100, 30])
     assert describe_trace(both).peak_live == 130
-    assert describe_trace(make_trace([], [])).peak_live == 0
+    assert describe_trace(make_trace_of_calls([], [])).peak_live == 0
 
 
 def test_a_summary_shows_no_escape_sequences_and_no_endless_names() -> None:
-    summary = describe_trace(make_trace([[(1, 0, NONE)]], [8], program="\x1b]0;" + "x" * 5000))
+    summary = describe_trace(
+        make_trace_of_calls([[(1, 0, NONE)]], [8], program="\x1b]0;" + "x" * 5000)
+    )
     assert summary.events == 1
     assert "\x1b" not in summary.program + "".join(m.name for m in summary.marks)
     assert len(summary.program) <= 100
@@ -235,7 +200,7 @@ def test_a_summary_shows_no_escape_sequences_and_no_endless_names() -> None:
 
 def test_a_timed_replay_takes_its_time() -> None:
     fast, timed = build(), build(mode="timed", speed=10.0)
-    trace = replace(describe_trace(make_trace([[(1, 0, NONE)]], [8])), seconds=600.0)
+    trace = replace(describe_trace(make_trace_of_calls([[(1, 0, NONE)]], [8])), seconds=600.0)
     assert estimate_replay_seconds(fast, trace) < 5
     assert 60 < estimate_replay_seconds(timed, trace) < 65
 
@@ -244,7 +209,7 @@ MIB, HOUR = 2**20, 3600.0
 
 
 def test_a_replay_has_the_memory_that_is_there_and_a_day_at_most() -> None:
-    trace = describe_trace(make_trace([[(1, 0, NONE)]], [8]))
+    trace = describe_trace(make_trace_of_calls([[(1, 0, NONE)]], [8]))
     limits = make_limits(build(), trace, 700 * MIB)
     assert (limits.memory, limits.needs_cgroup) == (700 * MIB, False)
     assert 120 < limits.seconds < 300
@@ -271,7 +236,7 @@ def test_a_replay_has_the_memory_that_is_there_and_a_day_at_most() -> None:
 def test_what_a_replay_cannot_have_is_refused_before_the_first(
     needs: dict[str, Any], flags: dict[str, Any], complaint: str
 ) -> None:
-    trace = describe_trace(make_trace([[(1, 0, NONE)]], [8]))
+    trace = describe_trace(make_trace_of_calls([[(1, 0, NONE)]], [8]))
     check_needs(build(), trace, 700 * MIB)
     with pytest.raises(UsageError, match=complaint) as error:
         check_needs(build(**flags), replace(trace, **needs), 700 * MIB)
@@ -279,7 +244,7 @@ def test_what_a_replay_cannot_have_is_refused_before_the_first(
 
 
 def test_a_trace_without_times_has_no_pace(tmp_path: Path) -> None:
-    trace = make_trace([[(1, 0, NONE)]], [8])
+    trace = make_trace_of_calls([[(1, 0, NONE)]], [8])
     path = tmp_path / "order.trace"
     write_trace(replace(trace, compiled=CompileFacts(timed=False)), path)
     with pytest.raises(
@@ -289,13 +254,15 @@ def test_a_trace_without_times_has_no_pace(tmp_path: Path) -> None:
 
 
 def test_under_a_limit_that_was_asked_for_a_kill_is_a_result() -> None:
-    trace = replace(describe_trace(make_trace([[(1, 0, NONE)]], [8])), peak_touched=900 * MIB)
+    trace = replace(
+        describe_trace(make_trace_of_calls([[(1, 0, NONE)]], [8])), peak_touched=900 * MIB
+    )
     check_needs(build(memory="800M"), trace, 700 * MIB)
 
 
 def test_what_is_touched_and_how_many_threads_there_are_at_once() -> None:
     rows = [[(1, 0, NONE), (2, 1, NONE), (3, NONE, 0)], [(5, 2, NONE)], [(7, 3, NONE)]]
-    trace = make_trace(rows, [8192, 40_960, 100, 100])
+    trace = make_trace_of_calls(rows, [8192, 40_960, 100, 100])
     # The second block's first page and its fifth are touched.
     touched = replace(trace.objects, touch=np.array([NONE, 0, NONE, NONE], np.int32))
     trace = replace(trace, objects=touched, touch_patterns=(((0, 1), (4, 1)),))
@@ -318,13 +285,15 @@ def test_what_is_touched_and_how_many_threads_there_are_at_once() -> None:
 def test_frees_that_fit_to_nothing_are_said_by_every_replay(
     changes: dict[str, int], flaw: str
 ) -> None:
-    trace = make_trace([[(1, 0, NONE)]], [8])
+    trace = make_trace_of_calls([[(1, 0, NONE)]], [8])
     assert describe_trace(trace).flaws == []
     assert describe_trace(replace(trace, compiled=CompileFacts(**changes))).flaws == [flaw]
-    torn = make_trace([], [], ended_by="unknown", not_seen=(f"{LOST_END} (it has no end)",))
+    torn = make_trace_of_calls(
+        [], [], ended_by="unknown", not_seen=(f"{LOST_END} (it has no end)",)
+    )
     assert describe_trace(torn).flaws == ["its end is missing"]
     for ending, words in (("limit", "at its limit"), ("disk", "as the disk was full")):
-        early = describe_trace(make_trace([], [], ended_by=ending))
+        early = describe_trace(make_trace_of_calls([], [], ended_by=ending))
         assert early.flaws == [f"the recording ended early, {words}"]
     # Other tools' traces have no end that could be missing.
-    assert describe_trace(make_trace([], [], ended_by="unknown")).flaws == []
+    assert describe_trace(make_trace_of_calls([], [], ended_by="unknown")).flaws == []

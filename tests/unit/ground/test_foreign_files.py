@@ -253,14 +253,14 @@ def test_sqlite_opens_no_file_of_somebody_elses(
     tmp_path: Path, killed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its owner could put a FIFO or a link in its place after each look."""
-    from test_hot_journal import WRITER
+    from example_results import INTERRUPTED_WRITER
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     directory = tmp_path / "a"
     directory.mkdir()
     Results.create(directory, BARE_FACTS, []).close()
     if killed:
-        subprocess.run([sys.executable, "-c", WRITER, directory / FILE], check=False)
+        subprocess.run([sys.executable, "-c", INTERRUPTED_WRITER, directory / FILE], check=False)
         assert (directory / f"{FILE}-journal").exists()
     for path in (directory, *directory.iterdir()):
         os.chown(path, OTHER, OTHER)
