@@ -16,6 +16,9 @@ from harness import Cli, Done, wait_until
 
 from hostile_files import HostileFile, HostileFiles
 
+# Other tests beside these would take a tenth of a look's time for themselves.
+pytestmark = pytest.mark.alone
+
 # A tenth of the limits that hold by default: 15 s for a look, 2 s for one touch.
 TENTH = {"DBALLOC_LOOK_SECONDS": "1.5"}
 # A tenth of 15 s, and what starting and ending the command takes on a busy machine.

@@ -90,10 +90,10 @@ def _record_for(recorder: Recorder, seconds: float | None) -> RecorderStatus:
     how that went. Ctrl-C before it has begun goes on.
     """
     last: RecorderStatus | None = None
-    end = time.monotonic() + seconds if seconds is not None else float("inf")
     try:
         try:
             recorder.start()
+            end = time.monotonic() + seconds if seconds is not None else float("inf")
             while (last := recorder.status()).is_recording:
                 if (remaining := end - time.monotonic()) <= 0:
                     break
