@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -257,6 +257,17 @@ class Running:
         return "gone"
 
 
+def wait_until_they_hang(running: Iterable[Running]) -> None:
+    """Wait until those that have not ended wait for something for a second, at most half a minute:
+    ten that begin at once take a busy machine's CPUs from each other.
+    """
+    deadline, quiet = time.monotonic() + 30, 0
+    while quiet < 10 and time.monotonic() < deadline:
+        alive = [each for each in running if each.process.poll() is None]
+        quiet = 0 if any(":running:" in each.where() for each in alive) else quiet + 1
+        time.sleep(0.1)
+
+
 @pytest.fixture
 def start(run_cli: Cli, tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Start a verb."""
@@ -343,7 +354,7 @@ def test_every_verb_ends_by_ctrl_c(
 ) -> None:
     target.turn(kind, waits=("read",))
     running = {verb: start(*words, str(target.pid), look=600) for verb, words in VERBS.items()}
-    time.sleep(5)
+    wait_until_they_hang(running.values())
     faults = []
     for verb, each in running.items():
         if each.process.poll() is None:

@@ -360,7 +360,7 @@ def make_step(**columns: Any) -> StepRow:
         ([BlockFinished(row=BLOCK_ROW)], "before all its trials"),
         ([BEGUN, finish_trial(outcome="splendid")], "outcome: 'splendid' is not valid"),
         ([BEGUN, finish_trial(proof="{")], "proof: not JSON"),
-        ([BEGUN, finish_trial(make_step(kind="idle", workload="x"))], "no workload of"),
+        ([BEGUN, finish_trial(make_step(kind="idle", workload="x"))], "does not have"),
         ([BEGUN, finish_trial(make_step(kind="level", threads=99))], "a level that"),
         ([BEGUN, *PIECES], "a file and a directory of one name"),
         # Each would begin the bound of a trial's bytes anew.

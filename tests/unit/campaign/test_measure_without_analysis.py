@@ -19,7 +19,6 @@ sys.modules.update(dict.fromkeys(["polars", "scipy", "altair"]))
 sys.path.insert(0, sys.argv[1])
 import example_results
 import measured_campaign
-from captured_run import run_captured
 from dballoc.campaign.ways import fit, replay, servers
 from dballoc.campaign.ways.duet_plan import USUAL
 from dballoc.questions.compare.duet_plan import BlockCosts, PlanRequest, plan_slices
