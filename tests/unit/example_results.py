@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dballoc.campaign.trial.trial_rows import COUNTERS, STEP_COUNTERS
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
@@ -176,7 +177,8 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
                 cpu_system=0.2,
                 voluntary=100,
                 involuntary=5,
-                written=400_000,
+                # Counters that only steps have, a new one included.
+                **dict.fromkeys(set(STEP_COUNTERS) - set(COUNTERS), 400_000),
                 rss_start=size,
                 rss_mean=float(size),
                 rss_peak=size,

@@ -362,12 +362,12 @@ class ClientStepRow(TrialPart):
     host: str  # the client host
     seconds: float
     cpu: float  # CPU seconds of the client itself
-    cpus: int  # CPUs that it could use, by its affinity and its cgroups" quota
+    cpus: int  # CPUs that it could use, by its affinity and its cgroups' quota
     busy: float  # share of the client host's CPU time, steal included
     throttled: float | None = None  # share of the quota's periods in which it was used up
     received: int  # bytes over the interface to the server
     sent: int
-    # speed of the slower of both hosts" interfaces, bits a second; NULL: no system tells
+    # speed of the slower of both hosts' interfaces, bits a second; NULL: no system tells
     link: int | None = None
     round_trip: float  # seconds of the fastest of some cheap statements, before the load
 

@@ -82,7 +82,7 @@ def write_files(directory: Path, results: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     "way",
     [
-        pytest.param(way, marks=() if way in ("harmless", "endless") else pytest.mark.slow)
+        pytest.param(way, marks=() if way in ("harmless", "grows", "endless") else pytest.mark.slow)
         for way in WAYS
     ],
 )

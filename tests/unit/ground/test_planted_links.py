@@ -23,7 +23,7 @@ from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host.guardian import guardian
 from dballoc.profile.contention import contention
 from dballoc.profile.formats.profile_file import load_profile
-from dballoc.questions.write_report import FORMS, write_report_outputs
+from dballoc.questions.write_report import write_report_outputs
 from dballoc.store.results import Results
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.trace_file.write_trace import write_trace
@@ -65,7 +65,7 @@ def list_files(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.unprivileged
-@pytest.mark.parametrize("name", [*FORMS, "recommendation.json"])
+@pytest.mark.parametrize("name", ["report.html", "report.md", "recommendation.json"])
 def test_a_report_overwrites_nothing_behind_a_link(results: Path, secret: Path, name: str) -> None:
     (results / name).symlink_to(secret)
     write_report_outputs(results)
@@ -77,7 +77,7 @@ def test_a_report_overwrites_nothing_behind_a_link(results: Path, secret: Path, 
 @pytest.mark.unprivileged
 @pytest.mark.timeout(60)
 def test_a_report_does_not_wait_for_a_pipe(results: Path) -> None:
-    for name in FORMS:
+    for name in ("report.html", "report.md"):
         os.mkfifo(results / name)
     write_report_outputs(results)
     assert (results / "report.md").is_file()

@@ -26,7 +26,7 @@ from dballoc.experiment.schedule import Slot
 from dballoc.ground.errors import UsageError
 from dballoc.questions.compare import campaign_tables as campaigns
 from dballoc.questions.fit import answer as said
-from dballoc.questions.fit import figures as analysis
+from dballoc.questions.fit import figures
 from dballoc.questions.write_report import gather_document, write_report_outputs
 from dballoc.store.replay_facts import RecordedMark
 from dballoc.store.results import Results, TrialRecord
@@ -109,7 +109,7 @@ def fitted(tmp_path: Path):
 
 
 def test_the_answer(fitted) -> None:
-    found = analysis.load_fits(fitted())
+    found = figures.load_fits(fitted())
     glibc, jemalloc = found.fitted
     assert (glibc.largest, glibc.killed) == (384 * MIB, 400 * MIB)
     assert (jemalloc.largest, jemalloc.killed) == (448 * MIB, 464 * MIB)
@@ -160,7 +160,7 @@ def test_every_kind_of_end(fitted) -> None:
     # Nothing fits beside glibc's 600 MiB; jemalloc's server takes nothing at all, so the cache
     # cannot have been filled.
     out = fitted(beside={"glibc": 600, "jemalloc": 0})
-    glibc, jemalloc = (found := analysis.load_fits(out)).fitted
+    glibc, jemalloc = (found := figures.load_fits(out)).fitted
     assert glibc.state.why == "none"
     assert said.advise(glibc) == "nothing survives: even 16M was killed, at 511 MiB of RSS"
     assert jemalloc.state.why == "all"
@@ -176,7 +176,7 @@ def test_every_kind_of_end(fitted) -> None:
 
 
 def test_a_cache_that_was_not_filled_is_said(fitted) -> None:
-    found = analysis.load_fits(fitted(beside={"glibc": 60, "jemalloc": -200}))
+    found = figures.load_fits(fitted(beside={"glibc": 60, "jemalloc": -200}))
     assert [f.filled for f in found.fitted] == [True, False]
     assert said.list_notes(found)[0].startswith("The load did not fill the cache under jemalloc: ")
 
@@ -189,7 +189,7 @@ def test_what_differs_from_a_post_is_said(fitted, own: dict[str, Any]) -> None:
         "states": {"sequence, repeats": "each variant once"},
     }
     out = fitted(post=post, **own)
-    note = said.answer_fit(analysis.load_fits(out)).post
+    note = said.answer_fit(figures.load_fits(out)).post
     assert note is not None
     lines = {topic.name: topic.lines for topic in note.topics}
     assert lines["options"][0] == (
@@ -204,7 +204,7 @@ def test_what_differs_from_a_post_is_said(fitted, own: dict[str, Any]) -> None:
 
 
 def test_a_search_that_is_not_over(fitted) -> None:
-    found = analysis.load_fits(fitted(rounds=1))
+    found = figures.load_fits(fitted(rounds=1))
     assert not found.over
     assert (
         said.answer_fit(found).reason
@@ -240,12 +240,12 @@ def test_a_fit_leaves_other_results_alone(make) -> None:
     with pytest.raises(
         UsageError, match="these are not results of dballoc fit; choose a new --out"
     ):
-        analysis.load_fits(make("a", blocks=1))
+        figures.load_fits(make("a", blocks=1))
 
 
 def test_a_directory_without_a_trial(fitted) -> None:
     with pytest.raises(UsageError, match="no trial is finished yet; run dballoc fit first"):
-        analysis.load_fits(fitted(rounds=0))
+        figures.load_fits(fitted(rounds=0))
 
 
 # -- the experiment ------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from dballoc.questions.campaign.figures.level_curves import compare_all_pairs
 from dballoc.questions.campaign.figures.time_series import build_time_series
 from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.questions.report_content import gather_report
-from dballoc.questions.write_report import FORMS, gather_document, write_report_outputs
+from dballoc.questions.write_report import gather_document, write_report_outputs
 from dballoc.store.facts import WorkloadFacts
 from dballoc.store.results import Results
 
@@ -203,7 +203,8 @@ def test_the_files_that_others_script_against(campaign: Campaign, tmp_path: Path
     directory, out = campaign(), tmp_path / "elsewhere" / "deep"
     assert write_report_outputs(directory, out) == out / "report.html"
     assert {p.name for p in out.iterdir()} == {
-        *FORMS,
+        "report.html",
+        "report.md",
         "recommendation.json",
         "csv",
         "charts",

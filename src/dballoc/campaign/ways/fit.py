@@ -29,7 +29,7 @@ from dballoc.experiment.model import LOAD, Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.ground.errors import UsageError
 from dballoc.instruments.server_counters import Countable
-from dballoc.questions.fit import figures as analysis
+from dballoc.questions.fit import figures
 from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private import data_template, reserved_options
 from dballoc.servers.private.data_template import Template
@@ -195,7 +195,7 @@ class FitRounds(ServerBlocks[Slot]):
 
     def _list_earlier_trials(self, variant: str, number: int) -> list[cache_size_search.Trial]:
         """Return the trials of a variant in the rounds before ``number``."""
-        probes = analysis.list_probes(self._results)
+        probes = figures.list_probes(self._results)
         return [p.trial for p in probes if p.variant == variant and p.round < number]
 
 

@@ -15,8 +15,12 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
 from dballoc.questions.compare import campaign_tables
-from dballoc.questions.resolution import answer as detectable_difference
-from dballoc.questions.resolution import figures as analysis
+from dballoc.questions.resolution.answer import (
+    answer_resolution,
+    describe_resolution,
+    make_needs_sections,
+)
+from dballoc.questions.resolution.figures import compute_resolution
 
 BUDGET = "6m"
 
@@ -96,9 +100,9 @@ def build_twins(experiment: Experiment, origin: str) -> Experiment:
 
 def _show(directory: Path, as_json: bool, variants: int | None) -> None:
     promised = variants or len(experiment_from_flags.experiment(None, "demo", {}).variant)
-    resolution = analysis.compute_resolution(campaign_tables.load_campaign(directory), promised)
+    resolution = compute_resolution(campaign_tables.load_campaign(directory), promised)
     if as_json:
-        print_json(detectable_difference.describe_resolution(resolution))
+        print_json(describe_resolution(resolution))
         return
-    answer = detectable_difference.answer_resolution(resolution)
-    print_answer(Console(), answer, detectable_difference.make_needs_sections(resolution))
+    answer = answer_resolution(resolution)
+    print_answer(Console(), answer, make_needs_sections(resolution))
