@@ -4,6 +4,7 @@ repeats the post. It decides nothing of a campaign; reports compare it with what
 """
 
 import difflib
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -105,8 +106,23 @@ class PostOtherwise(_PostTable):
     run: str
 
 
+# A key of ``[post]`` that is a statement, and the names below it: ``("options", "log_bin")``.
+Statement = tuple[str, ...]
+
+# Statements that are one, and those that have a name each.
+_SINGLE = ("machine", "cpus", "memory", "server", "thp", "workloads", "statements", "warmup")
+_NAMED = ("options", "load_options", "states", "variants", "notes")
+# Where these are empty, nothing is stated.
+_OPTIONAL = ("statements", "states", "variants", "notes")
+
+
 class Post(_PostTable):
     """What the post states, and nothing that it does not: a key left out was not stated.
+
+    ``paragraphs``: of every statement, the paragraph of the post that it is from, so that a reader
+    finds it: ``Testing details, 3``. The name is that of a key (``options``, for all below it) or
+    of one statement (``options.log_bin``, ``states.load, clients``). ``notes``: what the post
+    states and nothing of a run can be compared with, ``TOPIC, ITEM``.
 
     ``source``: who and when; ``machine``: in words. ``server``: ``NAME VERSION``. ``options``: of
     the server; ``options_complete``: whether the post states all that were set; ``load_options``:
@@ -138,6 +154,42 @@ class Post(_PostTable):
     variants: dict[str, str] = {}
     otherwise: dict[Topic, dict[str, PostOtherwise]] = {}
     reasons: dict[Topic, str] = {}
+    notes: dict[str, str] = {}
+    paragraphs: dict[str, str] = {}
+
+    def list_statements(self) -> Iterator[Statement]:
+        """Yield every statement; a table without entries is one itself (``options = {}``)."""
+        for key in (*_SINGLE, *_NAMED):
+            value = getattr(self, key)
+            if key in _NAMED and value:
+                yield from ((key, name) for name in value)
+            elif value is not None and (value or key not in _OPTIONAL):
+                yield (key,)
+        for topic, differences in self.otherwise.items():
+            yield from (("otherwise", topic, item) for item in differences)
+
+    def find_paragraph(self, statement: Statement) -> str:
+        """Return the paragraph that a statement, or the nearest key above it, is from; empty where
+        none is named.
+        """
+        for end in range(len(statement), 0, -1):
+            if paragraph := self.paragraphs.get(".".join(statement[:end])):
+                return paragraph
+        return ""
+
+    @model_validator(mode="after")
+    def _check_paragraphs(self) -> Self:
+        statements = list(self.list_statements())
+        for statement in statements:
+            if not self.find_paragraph(statement):
+                raise ValueError(
+                    f"paragraphs: none for {'.'.join(statement)[:100]!r}; name the paragraph of "
+                    "the post that it is from"
+                )
+        names = {".".join(s[:end]) for s in statements for end in range(1, len(s) + 1)}
+        if unused := self.paragraphs.keys() - names:
+            raise ValueError(f"paragraphs: {min(unused)[:100]!r} is no statement of this post")
+        return self
 
     @field_validator("states")
     @classmethod

@@ -12,6 +12,7 @@ from dballoc.ground.errors import UsageError
 KEY = "like"
 # Tables that a post adds its own entries to; those of any other table replace the shipped ones.
 _MERGED = ("reasons", "states")
+_PARAGRAPHS = "paragraphs"
 
 
 def fill_post(table: dict[str, Any], origin: str) -> dict[str, Any]:
@@ -34,8 +35,23 @@ def fill_post(table: dict[str, Any], origin: str) -> dict[str, Any]:
         for key in _MERGED:
             if isinstance(entries := post.get(key, {}), dict):
                 post = post | {key: other.get(key, {}) | entries}
+        post |= {_PARAGRAPHS: _merge_paragraphs(other, post)}
         post = other | {key: value for key, value in post.items() if key != KEY}
     return {**table, "post": post}
+
+
+def _merge_paragraphs(other: dict[str, Any], post: dict[str, Any]) -> object:
+    """Return the paragraphs of both; those of a key that ``post`` has anew are its own alone."""
+    paragraphs = post.get(_PARAGRAPHS, {})
+    if not isinstance(paragraphs, dict):
+        return paragraphs  # refused with all that is no table
+    replaced = post.keys() - {*_MERGED}
+    inherited = {
+        name: paragraph
+        for name, paragraph in other.get(_PARAGRAPHS, {}).items()
+        if name.partition(".")[0] not in replaced
+    }
+    return inherited | paragraphs
 
 
 def _read_post(name: object) -> dict[str, Any] | None:

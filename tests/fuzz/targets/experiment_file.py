@@ -19,7 +19,7 @@ OF = (
     "dballoc.questions.published.setup.compare_options",
     "dballoc.questions.published.setup.post_differences",
     "dballoc.questions.published.setup.setting_values",
-    "dballoc.questions.published.setup.compare_options",
+    "dballoc.questions.published.setup.stated_paragraphs",
     "dballoc.questions.published.setup.workload_statements",
 )
 PRIVILEGED = False

@@ -145,6 +145,16 @@ BAD = [
     ),
     (
         "[server]",
+        '[post]\nserver = "x"\n[post.options]\nsync_binlog = 1\n[post.paragraphs]\nserver = "1"\n[server]',
+        "post: paragraphs: none for 'options.sync_binlog'; name the paragraph of the post that it is from",
+    ),
+    (
+        "[server]",
+        '[post]\nserver = "x"\n[post.paragraphs]\nserver = "1"\nserver_cpus = "2"\n[server]',
+        "post: paragraphs: 'server_cpus' is no statement of this post",
+    ),
+    (
+        "[server]",
         '[post.states]\n"load, drivr" = "sysbench"\n[server]',
         "post.states: unknown setting 'load, drivr'; did you mean \"load, driver\"?",
     ),

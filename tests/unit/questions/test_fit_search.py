@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_posts import cite
 from example_results import facts, variant
 from rich.console import Console
 
@@ -188,7 +189,7 @@ def test_what_differs_from_a_post_is_said(fitted, own: dict[str, Any]) -> None:
         "options": {"innodb_buffer_pool_size": "80G"},
         "states": {"sequence, repeats": "each variant once"},
     }
-    out = fitted(post=post, **own)
+    out = fitted(post=cite(post), **own)
     note = said.answer_fit(figures.load_fits(out)).post
     assert note is not None
     lines = {topic.name: topic.lines for topic in note.topics}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from example_posts import PARAGRAPH, cite, make_post
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,14 +148,14 @@ def make_run(table: Table | None = None) -> RunSetup:
 
 
 def find_items(post: Table, run: RunSetup | None = None) -> set[tuple[str, str]]:
-    found = list_differences(Post.model_validate(post), run or make_run())
+    found = list_differences(make_post(post), run or make_run())
     assert len({(d.topic, d.item) for d in found}) == len(found)
     return {(d.topic, d.item) for d in found}
 
 
 def test_what_is_the_same_is_no_difference() -> None:
     assert find_items(POST) == set()
-    compared = compare_with_post(Post.model_validate(POST), make_run())
+    compared = compare_with_post(make_post(POST), make_run())
     assert {c.topic for c in compared} == {
         *(
             "machine",
@@ -279,7 +280,7 @@ def test_one_change_is_one_difference(name: str) -> None:
 def test_what_the_post_does_not_state_is_told_and_is_no_difference(key: str) -> None:
     post = {k: v for k, v in POST.items() if k != key}
     assert find_items(post) == set()
-    compared = compare_with_post(Post.model_validate(post), make_run())
+    compared = compare_with_post(make_post(post), make_run())
     silent = [c for c in compared if c.post == NOT_STATED]
     assert silent or key == "statements"
     assert all(c.run for c in silent)
@@ -287,7 +288,7 @@ def test_what_the_post_does_not_state_is_told_and_is_no_difference(key: str) -> 
 
 def test_an_option_that_is_set_and_not_stated_differs() -> None:
     post = {**POST, "options": {}}
-    found = {d.item: d for d in list_differences(Post.model_validate(post), make_run())}
+    found = {d.item: d for d in list_differences(make_post(post), make_run())}
     assert set(found) == {
         "innodb_buffer_pool_size",
         "sync_binlog",
@@ -307,7 +308,7 @@ def test_a_default_that_is_written_out_is_no_difference() -> None:
 
 def test_a_variant_that_only_one_side_has() -> None:
     run = make_run({**RUN, "variant": [*RUN["variant"][:1], {"name": "more"}]})
-    found = {d.item: (d.post, d.run) for d in list_differences(Post.model_validate(POST), run)}
+    found = {d.item: (d.post, d.run) for d in list_differences(make_post(POST), run)}
     assert found["more"] == (NOT_RUN, "glibc 2.36")
     assert found["one-arena"] == ("glibc 2.36, arena_max=1", NOT_RUN)
 
@@ -315,7 +316,7 @@ def test_a_variant_that_only_one_side_has() -> None:
 def test_servers_of_single_variants_are_told_apart() -> None:
     run = make_run()
     run = replace(run, servers={**run.servers, "one-arena": "MySQL 8.0.40"})
-    [found] = list_differences(Post.model_validate(POST), run)
+    [found] = list_differences(make_post(POST), run)
     assert (found.topic, found.item, found.run) == ("server", "one-arena", "MySQL 8.0.40")
 
 
@@ -367,7 +368,7 @@ def test_a_machine_that_is_not_known_yet_does_not_differ() -> None:
     assert find_items(POST, run) == set()
     assert find_items(POST, replace(make_run(table), host_cpus=3)) == {("CPUs", "")}
     limited = make_run({**RUN, "limits": {"memory": "1G"}})
-    [found] = list_differences(Post.model_validate(POST), limited)
+    [found] = list_differences(make_post(POST), limited)
     assert (found.post, found.run) == ("none, so the machine's 16G", "1G")
     named = replace(make_run(), machine="AMD EPYC, Debian 12")
     assert list_texts(POST, named) == [("", "two Xeons", "AMD EPYC, Debian 12")]
@@ -376,10 +377,10 @@ def test_a_machine_that_is_not_known_yet_does_not_differ() -> None:
 def test_the_servers_own_glibc_is_told_from_the_hosts() -> None:
     run = replace(make_run(), host_libc="glibc 2.31")
     assert find_items(POST, run) == set()
-    found = {c.item: c.run for c in compare_with_post(Post.model_validate(POST), run)}
+    found = {c.item: c.run for c in compare_with_post(make_post(POST), run)}
     assert found["one-arena"] == "glibc 2.36 (the server's own; the host has 2.31), arena_max=1"
     fetched = make_run({**RUN, "variant": [{"name": "glibc", "allocator": "glibc@2.36"}]})
-    compared = compare_with_post(Post.model_validate(POST), replace(fetched, host_libc="glibc 2"))
+    compared = compare_with_post(make_post(POST), replace(fetched, host_libc="glibc 2"))
     assert "glibc 2.36" in [c.run for c in compared if c.item == "glibc"]
 
 
@@ -506,20 +507,20 @@ def test_what_the_set_up_does_not_know_is_not_compared() -> None:
 
 
 def test_both_forms_of_cpus_are_refused() -> None:
-    check: Callable[[Table], object] = Post.model_validate
+    check: Callable[[Table], object] = make_post
     with pytest.raises(ValueError, match="either count or server and client"):
         check({"cpus": {"count": 4, "server": 2}})
 
 
 def test_nothing_is_set_where_the_run_has_no_such_option() -> None:
     [found] = list_differences(
-        Post.model_validate(change(POST, ("options", "thread_cache_size"), 9)), make_run()
+        make_post(change(POST, ("options", "thread_cache_size"), 9)), make_run()
     )
     assert (found.post, found.run) == ("9", NOT_SET)
 
 
 def list_texts(post: Table, run: RunSetup) -> list[tuple[str, str, str]]:
-    differences = list_differences(Post.model_validate(post), run)
+    differences = list_differences(make_post(post), run)
     return [(d.item, d.post, d.run) for d in differences]
 
 
@@ -552,7 +553,7 @@ def test_a_server_with_all_cpus_to_itself_differs_from_one_that_shares_them() ->
         ("", "server 24 logical CPUs", "24 logical CPUs, server and client together")
     ]
     words = {"cores": 24, "words": "24 cores (logical CPUs not stated)"}
-    compared = compare_with_post(Post.model_validate({**POST, "cpus": words}), run)
+    compared = compare_with_post(make_post({**POST, "cpus": words}), run)
     cpus = [(c.item, c.post, c.run, c.differs) for c in compared if c.topic == "CPUs"]
     together = "24 logical CPUs, server and client together"
     assert cpus == [
@@ -600,9 +601,7 @@ def test_how_many_cpus_there_are_at_most_is_compared() -> None:
     assert list_texts({**POST, "cpus": {"most_count": 24}}, many) == [
         ("", "at most 24 logical CPUs", "25 logical CPUs, server and client together")
     ]
-    compared = compare_with_post(
-        Post.model_validate({**POST, "cpus": {"most_count": 24, "cores": 12}}), few
-    )
+    compared = compare_with_post(make_post({**POST, "cpus": {"most_count": 24, "cores": 12}}), few)
     stated = [(c.item, c.post) for c in compared if c.topic == "CPUs"]
     assert stated == [("", "12 cores (at most 24 logical CPUs)"), ("logical CPUs", NOT_STATED)]
 
@@ -616,7 +615,7 @@ def test_a_machine_that_is_not_known_is_not_above_the_most() -> None:
 @pytest.mark.parametrize("side", ["count", "server", "client"])
 def test_a_number_and_the_most_of_it_are_refused(side: str) -> None:
     with pytest.raises(ValueError, match="how many at most, not both"):
-        Post.model_validate({"cpus": {side: 4, f"most_{side}": 8}})
+        make_post({"cpus": {side: 4, f"most_{side}": 8}})
 
 
 def test_which_variant_has_how_many_cpus_is_told_where_it_differs() -> None:
@@ -637,7 +636,7 @@ def test_options_of_a_list_that_is_not_complete_are_no_differences() -> None:
     assert find_items(post) == set()
     silent = {
         c.item
-        for c in compare_with_post(Post.model_validate(post), make_run())
+        for c in compare_with_post(make_post(post), make_run())
         if c.topic == "options" and c.post == NOT_STATED
     }
     assert silent == {"sync_binlog", "sort_buffer_size", "log_bin"}
@@ -649,7 +648,7 @@ def test_an_option_that_equals_the_servers_default_is_no_difference() -> None:
     assert find_items({**POST, "options": options}, run) == set()
     assert find_items({**POST, "options": {**options, "max_connections": 151}}, run) == set()
     [found] = list_differences(
-        Post.model_validate({**POST, "options": {**options, "max_connections": 9}}), run
+        make_post({**POST, "options": {**options, "max_connections": 9}}), run
     )
     assert (found.post, found.run) == ("9", "151 (the server's default)")
 
@@ -671,7 +670,7 @@ def test_only_the_steps_of_a_warm_up_that_differ_are_told() -> None:
 
 def test_clients_of_a_warm_up_that_are_not_stated_are_no_statement_of_the_post() -> None:
     stated = ["a scan of every table", "oltp_read_only for 10m", "oltp_read_write by 8 clients"]
-    compared = compare_with_post(Post.model_validate({**POST, "warmup": stated}), make_run())
+    compared = compare_with_post(make_post({**POST, "warmup": stated}), make_run())
     ours = ["oltp_read_only by 8 clients for 10m", "oltp_read_write by 8 clients for 10m"]
     assert [(c.item, c.post, c.run, c.differs) for c in compared if c.topic == "warm-up"] == [
         ("clients", NOT_STATED, ours[0], False),
@@ -700,7 +699,7 @@ def test_where_it_is_profiled_is_marked_where_it_was_scaled() -> None:
 
 def test_duets_are_told_where_no_server_ran_alone() -> None:
     run = replace(make_run(), duet=DuetSetup(threads=8, slice_seconds=0.4))
-    compared = list_differences(Post.model_validate(POST), run)
+    compared = list_differences(make_post(POST), run)
     assert [(c.topic, c.item, c.post, c.run) for c in compared] == [
         ("load", "clients", "8, 64", "8 of each of the two servers"),
         (
@@ -723,9 +722,9 @@ def test_when_binary_logs_are_removed_is_told_where_there_are_any() -> None:
     ours = "after each step, all but the last file"
     assert list_texts(stated, run) == [(item, "after each test", ours)]
     assert find_items(state(post, {f"sequence, {item}": ours}), run) == set()
-    [silent] = [c for c in compare_with_post(Post.model_validate(post), run) if c.item == item]
+    [silent] = [c for c in compare_with_post(make_post(post), run) if c.item == item]
     assert (silent.post, silent.run) == (NOT_STATED, ours)
-    assert item not in {c.item for c in compare_with_post(Post.model_validate(POST), make_run())}
+    assert item not in {c.item for c in compare_with_post(make_post(POST), make_run())}
 
 
 def test_what_drives_the_load_is_not_compared_where_it_is_not_known() -> None:
@@ -769,22 +768,20 @@ def test_how_mallocs_come_to_their_servers_is_told_where_the_post_does_not_say()
     assert told["how it is put under the server, large-sorts"] == "by LD_PRELOAD"
     assert told["environment that dballoc sets, large-sorts"] == "MALLOC_CONF=stats_print:true"
     words = {"post": "by malloc-lib", "run": "by LD_PRELOAD"}
-    stated = Post.model_validate(
-        {"otherwise": {"allocator": {"how it is put under the server": words}}}
-    )
+    stated = make_post({"otherwise": {"allocator": {"how it is put under the server": words}}})
     ways = [c for c in compare_with_post(stated, run) if "put under" in c.item]
     assert [(c.item, c.differs) for c in ways] == [("how it is put under the server", True)]
 
 
 def test_the_drivers_version_is_told_where_the_post_has_none() -> None:
-    post = Post.model_validate({"states": {"load, driver": "sysbench (its oltp.lua)"}})
+    post = make_post({"states": {"load, driver": "sysbench (its oltp.lua)"}})
     found = {c.item: c for c in compare_with_post(post, make_run())}
     assert (found["version of the driver"].run, found["driver"].differs) == (
         "sysbench 1.0.20",
         False,
     )
     assert "version of the driver" not in {
-        c.item for c in compare_with_post(Post.model_validate(POST), make_run())
+        c.item for c in compare_with_post(make_post(POST), make_run())
     }
 
 
@@ -883,7 +880,7 @@ def test_what_differs_at_full_scale_too_is_told_with_what_it_was() -> None:
             "oltp_read_only by 8 clients for 6s (scaled from oltp_read_only by 16 clients for 10m)",
         ),
     ]
-    silent = {c.item: c.run for c in compare_with_post(Post.model_validate(post), make_run(small))}
+    silent = {c.item: c.run for c in compare_with_post(make_post(post), make_run(small))}
     assert silent["rows of a table"] == "1,000 (scaled from 100,000)"
     assert silent["tables"] == "4"
 
@@ -972,7 +969,7 @@ def test_a_server_that_shares_no_cpus_with_its_clients() -> None:
     assert list_texts(post, on_all) == []
     unknown = replace(on_all, host_cpus=None)
     assert list_texts(post, unknown) == []
-    [cpus] = [c for c in compare_with_post(Post.model_validate(post), unknown) if c.topic == "CPUs"]
+    [cpus] = [c for c in compare_with_post(make_post(post), unknown) if c.topic == "CPUs"]
     assert cpus.run == "server all of the machine, client all of its own host"
     # What is on the server's host says nothing about the clients'.
     cores = tuple(frozenset({n, n + 2}) for n in range(2))
@@ -994,3 +991,35 @@ def test_words_of_own_scripts_say_what_they_read() -> None:
         "1 non-index update",
         "always of the first row",
     ]
+
+
+def test_a_comparison_has_the_paragraph_of_its_statement() -> None:
+    table = cite(POST)
+    table["paragraphs"] |= {
+        "options.sync_binlog": "my.cnf, line 2",
+        "states.load, clients": "Load, 1",
+        "load_options.point_selects": "Load, 2",
+        "variants.one-arena": "Builds, 2",
+        "otherwise.load.scripts": "Load, 3",
+    }
+    table["otherwise"] = {"load": {"scripts": {"post": "his", "run": "ours"}}}
+    compared = compare_with_post(Post.model_validate(table), make_run())
+    paragraphs = {(c.topic, c.item): c.paragraph for c in compared}
+    assert paragraphs["options", "sync_binlog"] == "my.cnf, line 2"
+    assert paragraphs["options", "sort_buffer_size"] == PARAGRAPH
+    assert paragraphs["load", "clients"] == "Load, 1"
+    assert paragraphs["load", "point_selects"] == "Load, 2"
+    assert paragraphs["load", "scripts"] == "Load, 3"
+    assert paragraphs["allocator", "one-arena"] == "Builds, 2"
+    for topic in ("machine", "CPUs", "memory", "THP", "server", "warm-up"):
+        assert {p for (t, _), p in paragraphs.items() if t == topic} <= {PARAGRAPH, ""}
+    assert {c.paragraph for c in compared if c.post == NOT_STATED} == {""}
+    assert all(c.paragraph for c in compared if c.post != NOT_STATED)
+
+
+@pytest.mark.parametrize("empty", ["options", "load_options", "warmup"])
+def test_that_nothing_was_set_is_a_statement_too(empty: str) -> None:
+    table: Table = {empty: [] if empty == "warmup" else {}}
+    with pytest.raises(ValueError, match=f"paragraphs: none for '{empty}'"):
+        Post.model_validate(table)
+    Post.model_validate({**table, "paragraphs": {empty: "Set-up, 1"}})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_posts import cite
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -33,23 +34,25 @@ from dballoc.questions.report_content import judge_campaign
 
 Make = Callable[..., Path]
 
-POST: dict[str, Any] = {
-    "source": "somebody, 2012",
-    "machine": "24 cores | *all* of them",
-    "server": "MySQL 5.5",
-    "cpus": {"count": 24},
-    "memory": "16G",
-    "options": {"innodb_buffer_pool_size": "52G", **{f"x_{i}": i for i in range(140)}},
-    "states": {
-        "sequence": "one start for all workloads and levels",
-        "transport": "named pipe",
-        "load, clients": "1, 4",
-        "data, rows of a table": "50,000,000",
-        "time, a level": "5m",
-    },
-    "variants": {"glibc": "glibc 2.12", "jemalloc": "jemalloc 2.2.5", "lockless": "lockless"},
-    "reasons": {"allocator": "no registry has them"},
-}
+POST: dict[str, Any] = cite(
+    {
+        "source": "somebody, 2012",
+        "machine": "24 cores | *all* of them",
+        "server": "MySQL 5.5",
+        "cpus": {"count": 24},
+        "memory": "16G",
+        "options": {"innodb_buffer_pool_size": "52G", **{f"x_{i}": i for i in range(140)}},
+        "states": {
+            "sequence": "one start for all workloads and levels",
+            "transport": "named pipe",
+            "load, clients": "1, 4",
+            "data, rows of a table": "50,000,000",
+            "time, a level": "5m",
+        },
+        "variants": {"glibc": "glibc 2.12", "jemalloc": "jemalloc 2.2.5", "lockless": "lockless"},
+        "reasons": {"allocator": "no registry has them"},
+    }
+)
 
 
 @pytest.fixture
@@ -149,7 +152,7 @@ def test_the_comparison_is_a_table_too(results: Path) -> None:
     rows = {(row["topic"], row["item"]): row for row in table.iter_rows(named=True)}
     assert rows["CPUs", ""]["differs"]
     assert not rows["memory", "of the machine"]["differs"]
-    assert table.columns == ["topic", "item", "post", "run", "differs"]
+    assert table.columns == ["topic", "item", "post", "run", "differs", "paragraph"]
 
 
 def test_options_that_dballoc_adds_are_those_of_the_servers_command(make: Make) -> None:
@@ -171,7 +174,7 @@ def test_cores_thp_and_defaults_are_read_from_the_results(make: Make) -> None:
     facts = {"environment": known, "option_defaults": {"log-bin": "OFF"}}
     path = make(
         "known",
-        post={**POST, "cpus": {"server": 2, "client": 2}},
+        post=cite({**POST, "cpus": {"server": 2, "client": 2}}),
         cpu={"server": "0-1", "client": "2-3"},
         sql=tuple(
             f"INSERT OR REPLACE INTO campaign VALUES ('{key}', '{json.dumps(value)}')"
@@ -205,7 +208,7 @@ def test_cores_that_no_machine_has_are_refused(make: Make, cores: object) -> Non
 def test_a_users_name_that_is_a_word_of_a_post_leaves_it_valid(make: Make, user: str) -> None:
     path = make(
         "named",
-        post={**POST, "machine": f"{user}'s", "thp": "never"},
+        post=cite({**POST, "machine": f"{user}'s", "thp": "never"}),
         sql=(f"UPDATE campaign SET value = '{user}' WHERE key = 'server_user'",),
     )
     post = redact_campaign(load_campaign(path)).experiment.post
@@ -225,7 +228,7 @@ def test_a_post_does_not_change_what_may_be_resumed(
 def test_a_post_is_written_read_back_and_not_scaled(
     experiment: Callable[..., Experiment],
 ) -> None:
-    stated = experiment(post={**POST, "options": {}, "warmup": []})
+    stated = experiment(post=cite({**POST, "options": {}, "warmup": []}))
     table = experiment_file.parse_table(experiment_file.format_experiment(stated), "x")
     assert experiment_file.build_experiment(table, "x") == stated
     small = scale.scale_experiment(stated, 0.01, {0, 1}, "x")
@@ -249,11 +252,17 @@ def test_the_list_tells_what_the_post_states_and_what_the_run_does() -> None:
         "post": "named pipe",
         "run": "socket",
         "differs": True,
+        "paragraph": "Server parameters; Sysbench invocation, the command and paragraph 2",
     }
     assert not by_topic["load", "clients"]["differs"]
     lines = [line.split("\t") for line in run("experiments", "mdev-38369", "--post").splitlines()]
-    assert lines[0] == ["name", "differs", "topic", "the post", "the run"]
-    assert ["mdev-38369", "≠", "transport", "named pipe", "socket"] in lines
+    assert lines[0] == ["name", "differs", "topic", "the post", "paragraph", "the run"]
+    paragraph = by_topic["transport", ""]["paragraph"]
+    assert ["mdev-38369", "≠", "transport", "named pipe", paragraph, "socket"] in lines
+    [note] = [note for note in entry["notes"] if note["item"] == "options, --console"]
+    assert note["paragraph"] == "Server parameters"
+    cells = ["note: options, --console", note["post"], note["paragraph"], ""]
+    assert ["mdev-38369", "", *cells] in lines
 
 
 def test_the_list_has_every_post() -> None:
@@ -282,7 +291,7 @@ def test_clients_apart_and_what_settled_otherwise_are_read_from_the_results(make
     post["warmup"] = ["settling for 10s"]
     path = make(
         "apart",
-        post=post,
+        post=cite(post),
         sql=(
             "INSERT OR REPLACE INTO campaign VALUES ('clients', 'apart')",
             f"INSERT OR REPLACE INTO campaign VALUES ('settled_otherwise', '{json.dumps(otherwise)}')",
@@ -306,7 +315,9 @@ def test_hosts_of_several_kinds_are_told_apart_and_those_of_one_kind_are_not(mak
     shapes = {"a": (2, 2**34), "b": (2, 2**34 + 2**20), "c": (64, 2**37)}
     path = make(
         "kinds",
-        post={"cpus": {"count": 64}, "memory": "16G", "states": {"data, rows of a table": "7"}},
+        post=cite(
+            {"cpus": {"count": 64}, "memory": "16G", "states": {"data, rows of a table": "7"}}
+        ),
         design="solo",
         blocks=3,
         sql=tuple(
@@ -335,7 +346,7 @@ def test_of_hosts_without_a_finished_block_nothing_is_known(make: Make) -> None:
     environment = json.dumps({"host": "a", "cpus": 64, "memory": 2**37})
     path = make(
         "none",
-        post={"cpus": {"count": 64}},
+        post=cite({"cpus": {"count": 64}}),
         design="solo",
         blocks=2,
         sql=(
@@ -375,13 +386,14 @@ def test_the_list_tells_reasons_and_what_nothing_stands_for() -> None:
     assert entry["reasons"]["server"] == "no registry has Percona Server 5.5"
     assert entry["no_stand_in"]["lockless"].startswith("it is in no package registry")
     lines = [line.split("\t") for line in run("experiments", "percona-2012", "--post").splitlines()]
-    why = ["percona-2012", "", "why: server", "", "no registry has Percona Server 5.5"]
+    why = ["percona-2012", "", "why: server", "", "", "no registry has Percona Server 5.5"]
     assert why in lines
     assert [
         "percona-2012",
         "",
         "no stand-in",
         "lockless",
+        "",
         entry["no_stand_in"]["lockless"],
     ] in lines
 
@@ -398,7 +410,17 @@ def test_a_post_like_another_one_is_that_one_but_for_its_own_keys() -> None:
     assert other.pop("like") == "smalldatum-2025-myrocks"
     reasons = base["reasons"] | other["reasons"]
     states = base["states"] | {"transport": "tcp"}
-    assert post == {**base, **other, "states": states, "reasons": reasons}
+    # A paragraph is the nearest's that has the statement.
+    replaced = ("server", "options", "notes")
+    kept = {k: v for k, v in base["paragraphs"].items() if not k.startswith(replaced)}
+    paragraphs = kept | other["paragraphs"]
+    assert post == {
+        **base,
+        **other,
+        "states": states,
+        "reasons": reasons,
+        "paragraphs": paragraphs,
+    }
     assert "warm-up" in reasons.keys() - other["reasons"].keys()
     # What is no table is refused where the whole experiment is checked.
     assert fill_post({"post": {"like": "percona-2012", "reasons": 5}}, "x")["post"]["reasons"] == 5
@@ -427,6 +449,6 @@ def test_what_is_printed_has_the_whole_post(tmp_path: Path) -> None:
     result = CliRunner().invoke(application(["bench"]), ["bench", str(file), "--print"])
     assert result.exit_code == 0, result.output
     post = experiment_file.parse_table(result.stdout, "printed")["post"]
-    assert post["server"] == "MySQL 8.0.40"
+    assert post["server"].startswith("MySQL 8.0.40 ")
     assert len(post["statements"]) == 32
     assert "like" not in post

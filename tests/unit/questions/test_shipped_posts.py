@@ -16,8 +16,8 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand
-from dballoc.questions.published import post_figures
 from dballoc.questions.published.setup.post_differences import compare_with_post
+from dballoc.questions.published.setup.run_setup import NOT_RUN, NOT_STATED
 
 KNOWN = Path(__file__).parents[2] / "data" / "post-differences.txt"
 HEAD = """What shipped experiments do otherwise than their posts, before they are scaled, on any host.
@@ -97,10 +97,17 @@ def test_a_reason_says_why_it_cannot_be_as_in_the_post(name: str, topic: str, wo
     assert word in {str(key): reason for key, reason in post.reasons.items()}[topic]
 
 
-def test_the_figures_of_the_jemalloc_notes_say_that_there_are_two_readings() -> None:
-    name = "percona-2013-jemalloc-versions"
-    published = post_figures.parse_published(name, *catalogue.published()[name])
-    assert any("512 and 1024" in remark for remark in published.remarks)
+@pytest.mark.parametrize("name", list(read_shipped()))
+def test_every_statement_names_its_paragraph(name: str) -> None:
+    """The model refuses a statement without one; here, what a reader sees has one too."""
+    experiment = read_shipped()[name]
+    assert experiment.post is not None
+    compared = compare_with_post(experiment.post, plan_setup(experiment))
+    silent = (NOT_STATED, NOT_RUN)
+    assert {
+        (c.topic, c.item) for c in compared if c.post not in silent and not c.paragraph
+    } == set()
+    assert not [c for c in compared if c.post in silent and c.paragraph]
 
 
 if __name__ == "__main__":

@@ -111,11 +111,20 @@ def _experiment(shipped: "ShippedExperiment") -> Row:
 
 
 def _repeated_post(repeated: "RepeatedPost") -> Row:
+    post = repeated.post
     return {
         "name": repeated.name,
-        "source": repeated.post.source,
-        "machine": repeated.post.machine,
+        "source": post.source,
+        "machine": post.machine,
         "post": [dataclasses.asdict(compared) for compared in repeated.comparisons],
-        "reasons": dict(repeated.post.reasons),
+        "reasons": dict(post.reasons),
         "no_stand_in": dict(repeated.no_stand_in),
+        "notes": [
+            {
+                "item": item,
+                "post": words,
+                "paragraph": post.find_paragraph(("notes", item)),
+            }
+            for item, words in post.notes.items()
+        ],
     }

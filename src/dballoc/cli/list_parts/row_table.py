@@ -1,6 +1,6 @@
 """The rows of ``dballoc list`` on a terminal, or in a pipe."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -52,29 +52,28 @@ def _cell(value: Any, joint: str) -> str:
 
 
 def spread_comparisons(rows: Sequence[Row]) -> list[Row]:
-    """Return a row for each setting that a post states or that the run has chosen, for each reason
-    why a topic cannot be as in the post, and for each thing that nothing stands for.
+    """Return a row for each setting that a post states or that the run has chosen, for what else
+    the post states, for each reason why a topic cannot be as in the post, and for each thing that
+    nothing stands for.
     """
-    spread = []
-    for row in rows:
-        words = ": ".join(filter(None, [row["source"], row["machine"]]))
-        cells = [
-            (False, "source", words, ""),
-            *(
-                (c["differs"], " ".join(filter(None, [c["topic"], c["item"]])), c["post"], c["run"])
-                for c in row["post"]
-            ),
-            *((False, f"why: {topic}", "", why) for topic, why in row["reasons"].items()),
-            *((False, "no stand-in", name, why) for name, why in row["no_stand_in"].items()),
-        ]
-        spread += [
-            {
-                "name": row["name"],
-                "differs": "≠" if differs else "",
-                "topic": topic,
-                "the post": post,
-                "the run": run,
-            }
-            for differs, topic, post, run in cells
-        ]
-    return spread
+    return [
+        {"name": row["name"], **dict(zip(_COMPARED, cells, strict=True))}
+        for row in rows
+        for cells in _list_cells(row)
+    ]
+
+
+_COMPARED = ("differs", "topic", "the post", "paragraph", "the run")
+
+
+def _list_cells(row: Row) -> Iterator[tuple[str, ...]]:
+    yield "", "source", row["source"] or "", "", ""
+    for c in row["post"]:
+        topic = f"{c['topic']} {c['item']}".strip()
+        yield "≠" if c["differs"] else "", topic, c["post"], c["paragraph"], c["run"]
+    for note in row["notes"]:
+        yield "", f"note: {note['item']}", note["post"], note["paragraph"], ""
+    for topic, why in row["reasons"].items():
+        yield "", f"why: {topic}", "", "", why
+    for name, why in row["no_stand_in"].items():
+        yield "", "no stand-in", name, "", why

@@ -43,13 +43,17 @@ from dballoc.questions.published.setup.setting_values import (
     is_same_variant,
     spread_settings,
 )
+from dballoc.questions.published.setup.stated_paragraphs import find_paragraph
 
 
 def compare_with_post(post: Post, run: RunSetup) -> list[PostComparison]:
     """Return everything that the post states, and that the run does, beside each other, in the
     order in which a reader asks. What ``--scale`` made smaller has a mark.
     """
-    comparisons = sort_by_topic(_compare_all(post, run))
+    comparisons = [
+        replace(compared, paragraph=_name_paragraph(post, compared))
+        for compared in sort_by_topic(_compare_all(post, run))
+    ]
     was = run.experiment.scaled
     if was is None:
         return comparisons
@@ -61,6 +65,13 @@ def compare_with_post(post: Post, run: RunSetup) -> list[PostComparison]:
     )
     at_full_scale = {(c.topic, c.item): c for c in _compare_all(post, full)}
     return [_mark_scaled(c, at_full_scale.get((c.topic, c.item))) for c in comparisons]
+
+
+def _name_paragraph(post: Post, compared: PostComparison) -> str:
+    """Return where the post states its side; empty where it states nothing."""
+    if compared.post in (NOT_STATED, NOT_RUN):
+        return ""
+    return find_paragraph(post, compared.topic, compared.item)
 
 
 def _mark_scaled(compared: PostComparison, full: PostComparison | None) -> PostComparison:

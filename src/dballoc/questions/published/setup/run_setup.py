@@ -85,6 +85,7 @@ DEFAULT = "not set, so the server's default"
 class PostComparison:
     """One setting of the post beside the run's. ``item``: which of the topic's, empty where the
     topic is one setting. ``post`` is :data:`NOT_STATED` where the post says nothing of it.
+    ``paragraph``: of the post, where it says so.
     """
 
     topic: Topic
@@ -92,6 +93,7 @@ class PostComparison:
     post: str
     run: str
     differs: bool
+    paragraph: str = ""
 
 
 def compare_text(
