@@ -139,9 +139,10 @@ def compute_intervals(
     return logs.mean(axis=-1), half
 
 
-def find_decided(middle: Floats, half: Floats, better: str) -> Flags:
-    """Return where more blocks could only repeat what intervals of logarithms say: the verdict,
-    whether it is no worse within the usual margin, and whether a gain that it promises is there.
+def find_decided(middle: Floats, half: Floats, reach: Floats, better: str) -> Flags:
+    """Return where more blocks could only repeat what intervals and bounds of logarithms say: the
+    verdict, whether it is no worse within the usual margin, and whether a gain that it promises is
+    there. ``half``: of the interval's width; ``reach``: from the middle to each bound.
     """
     limits = compute_thresholds(better, DEFAULT_MARGIN)
     gain, tolerance, loss = (
@@ -154,7 +155,7 @@ def find_decided(middle: Floats, half: Floats, better: str) -> Flags:
     # A figure that should be high is better the lower its reciprocal is.
     if better == "higher":
         middle, low, high = -middle, -high, -low
-    is_shown = (high < tolerance) | (low > loss)
+    is_shown = (high < gain) | (middle + reach < tolerance) | (low > loss)
     return has_verdict & is_shown & ((middle >= gain) | (high < gain))
 
 
@@ -166,12 +167,17 @@ def judge_looks(
     """
     misses, decided = [], []
     for look in procedure.spending:
-        confidence = procedure.after(look).levels[measure]
-        error = procedure.shares[measure].of_each
-        middle, half = compute_intervals(logs[..., :look], confidence, DESIGN_OF[measure], error)
-        middle, half = middle[:, :-1], half[:, :-1]
+        at, share = procedure.after(look), procedure.shares[measure]
+        (middle, half), (_, reach) = (
+            compute_intervals(logs[..., :look], confidence, DESIGN_OF[measure], error)
+            for confidence, error in (
+                (at.levels[measure], share.of_each),
+                (2 * at.bound_levels[measure] - 1, share.of_bound),
+            )
+        )
+        middle, half, reach = middle[:, :-1], half[:, :-1], reach[:, :-1]
         misses.append(np.abs(middle) > half)
-        decided.append(find_decided(middle + effects, half, BETTER[measure]))
+        decided.append(find_decided(middle + effects, half, reach, BETTER[measure]))
     return np.stack(misses, axis=-1), np.stack(decided, axis=-1)
 
 

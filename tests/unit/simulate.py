@@ -99,7 +99,7 @@ class Host:
 
 def declare_even(blocks: int, comparisons: int) -> Procedure:
     """A procedure whose comparisons share all of the error evenly, without extensions."""
-    shares = {"any": ErrorShare(error=ERROR, comparisons=comparisons)}
+    shares = {"any": ErrorShare(error=ERROR, comparisons=comparisons, variants=comparisons)}
     return declare_procedure(blocks, shares, end_share=1.0)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from dballoc.questions.compare.baseline_comparison import Comparison
 from dballoc.questions.compare.procedure import CPU, ERROR, MEMORY
 from dballoc.questions.compare.verdict import DEFAULT_MARGIN, Verdict, judge_ratio
 from dballoc.questions.statistics.ratio_interval import (
+    Interval,
     Variance,
     compute_ratio,
     compute_variance,
@@ -64,15 +66,28 @@ def test_as_the_project_judges(
         assert ratio.high == pytest.approx(exp_clamped(middle[0, i] + half[0, i]), rel=1e-9)
 
 
-@given(st.sampled_from(list(BETTER)), st.floats(-0.06, 0.06), st.floats(0.0001, 0.05))
-def test_a_design_ends_as_the_project_says(measure: str, middle: float, half: float) -> None:
-    ratio = make_ratio(math.exp(middle - half), math.exp(middle + half), estimate=math.exp(middle))
+@given(
+    st.sampled_from(list(BETTER)),
+    st.floats(-0.06, 0.06),
+    st.floats(0.0001, 0.05),
+    st.floats(0.5, 1),
+)
+def test_a_design_ends_as_the_project_says(
+    measure: str, middle: float, half: float, share: float
+) -> None:
+    interval = make_ratio(
+        math.exp(middle - half), math.exp(middle + half), estimate=math.exp(middle)
+    )
+    reach = share * half
+    bounds = Interval(math.exp(middle - reach), math.exp(middle + reach))
+    ratio = replace(interval, bounds=bounds)
     metric = make_metric(measure)
     comparison = Comparison("v", metric, ratio)
     expected = judge_ratio(ratio) is not Verdict.UNDECIDED and is_settled(
         comparison, DEFAULT_MARGIN
     )
-    assert find_decided(np.array(middle), np.array(half), BETTER[measure]) == expected
+    found = find_decided(np.array(middle), np.array(half), np.array(reach), BETTER[measure])
+    assert found == expected
 
 
 @pytest.mark.parametrize("wild", [0, 1, 4])

@@ -85,12 +85,13 @@ def test_a_gain_that_is_not_shown_is_not_the_end(make: Make) -> None:
     compared = compare_with_baseline(load_campaign(make("six", blocks=6, sql=mark_current(6))))
 
     def is_decided(low: float, high: float, estimate: float) -> bool:
+        memory, speed = Interval(low, high), Interval(0.995, 1.005)
         family = [
             replace(
                 c,
-                ratio=replace(c.ratio, interval=Interval(low, high), estimate=estimate)
+                ratio=replace(c.ratio, interval=memory, bounds=memory, estimate=estimate)
                 if c.metric.measure.name == "rss_peak"
-                else replace(c.ratio, interval=Interval(0.995, 1.005), estimate=1.0),
+                else replace(c.ratio, interval=speed, bounds=speed, estimate=1.0),
             )
             for c in compared.family
             if c.ratio

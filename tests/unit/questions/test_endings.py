@@ -1,6 +1,7 @@
 """Every campaign has exactly one ending, and "Use X" is never said of what is not shown."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from example_ratios import make_ratio
@@ -22,7 +23,7 @@ from dballoc.questions.campaign.answer.recommendation import (
 )
 from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
 from dballoc.questions.compare.verdict import Noninferiority, compute_thresholds, judge_standing
-from dballoc.questions.statistics.ratio_interval import Ratio
+from dballoc.questions.statistics.ratio_interval import Interval, Ratio
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,29 @@ def test_standing(better: str, low: float, high: float, standing: Noninferiority
         judge_standing(make_ratio(low or 1.0, high, blocks=6 if low else 1), better, 0.03)
         is standing
     )
+
+
+@pytest.mark.parametrize(
+    ("better", "interval", "bounds", "standing"),
+    [
+        # Shown to be no worse by the bound, where the interval reaches beyond the margin.
+        ("lower", (0.99, 1.034), (0.995, 1.029), Noninferiority.NO_WORSE),
+        ("higher", (0.966, 1.01), (0.971, 1.005), Noninferiority.NO_WORSE),
+        ("lower", (1.011, 1.034), (1.013, 1.0299), Noninferiority.NO_WORSE),
+        # Better and worse stay the interval's.
+        ("lower", (0.96, 0.992), (0.965, 0.989), Noninferiority.NO_WORSE),
+        ("lower", (1.008, 1.06), (1.012, 1.055), Noninferiority.UNDECIDED),
+        ("higher", (0.95, 0.992), (0.955, 0.989), Noninferiority.UNDECIDED),
+    ],
+)
+def test_no_worse_is_read_off_the_bound_and_the_rest_off_the_interval(
+    better: str,
+    interval: tuple[float, float],
+    bounds: tuple[float, float],
+    standing: Noninferiority,
+) -> None:
+    ratio = replace(make_ratio(*interval), bounds=Interval(*bounds))
+    assert judge_standing(ratio, better, 0.03) is standing
 
 
 def test_a_margin_below_one_per_cent_leaves_no_gap() -> None:

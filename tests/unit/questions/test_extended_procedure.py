@@ -27,6 +27,7 @@ from dballoc.questions.compare.procedure import (
     CPU,
     ERROR,
     MEMORY,
+    NO_WORSE_ERROR,
     THROUGHPUT,
     Procedure,
     declare_procedure,
@@ -86,6 +87,26 @@ def test_all_looks_and_comparisons_together_err_in_five_per_cent(
             levels = [procedure.after(look).levels[measure] for look in procedure.spending]
             error += sum(1 - level for level in levels) * shares[measure].comparisons
     assert 0.9 * ERROR < error <= ERROR * (1 + 1e-9)
+
+
+@given(
+    st.integers(1, 200),
+    st.integers(1, 10),
+    st.integers(1, 40),
+    st.sets(st.integers(2, 250), max_size=6),
+)
+def test_the_bounds_of_all_variants_and_looks_err_in_two_and_a_half_per_cent(
+    planned: int, variants: int, workloads: int, budget_looks: set[int]
+) -> None:
+    """Of each measure alone: a claim that needs all its parts fails with any of them."""
+    shares = declare_shares(list_judged(["solo", "duet"]), variants, workloads)
+    procedure = declare_procedure(planned, shares, budget_looks)
+    for measure in shares:
+        levels = [procedure.after(look).bound_levels[measure] for look in procedure.spending]
+        error = sum(1 - level for level in levels) * max(1, variants - 1)
+        assert 0.9 * NO_WORSE_ERROR < error <= NO_WORSE_ERROR * (1 + 1e-9)
+        # A bound is never at a higher level than the side of an interval.
+        assert shares[measure].of_bound >= shares[measure].of_each / 2
 
 
 # -- the looks -----------------------------------------------------------------------------------
@@ -262,12 +283,13 @@ def test_what_is_shown_worse_but_maybe_within_the_margin_is_not_the_end(
     [some, *_] = [c.ratio for c in found.family if c.ratio]
 
     def decided(low: float, high: float) -> bool:
+        ends = Interval(low, high)
         family = [
             replace(
                 c,
-                ratio=replace(some, interval=Interval(low, high))
+                ratio=replace(some, interval=ends, bounds=ends)
                 if c.metric.better == "lower"
-                else replace(some, interval=Interval(1 / high, 1 / low)),
+                else replace(some, interval=ends, bounds=ends).invert(),
             )
             for c in found.family
         ]

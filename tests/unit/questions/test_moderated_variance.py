@@ -4,12 +4,17 @@ import math
 from itertools import pairwise
 
 import pytest
+from example_ratios import make_metric
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dballoc.questions.compare.baseline_comparison import judge_logs
+from dballoc.questions.compare.measures import list_judged
+from dballoc.questions.compare.procedure import declare_procedure, declare_shares
 from dballoc.questions.statistics.ratio_interval import (
     GUARD,
     Variance,
+    compute_bounds,
     compute_ratio,
     count_common_freedom,
     moderate_variances,
@@ -80,3 +85,30 @@ def test_an_interval_by_a_moderated_variance() -> None:
     assert (found.scatter, found.freedom) == (0.02, 6)
     assert found.own_scatter == pytest.approx(math.sqrt(0.0005 / 3))
     assert found.detectable > math.expm1(math.log(found.high / found.estimate))
+
+
+def test_one_sided_bounds_by_students_t() -> None:
+    logs = [0.01, -0.01, 0.02, 0.0]
+    bounds = compute_bounds(logs, 0.99, Variance(0.0004, 6))
+    assert bounds
+    # Student's t for 6 degrees of freedom at one-sided 99 %, as tables have it.
+    for end, sign in ((bounds.low, -1), (bounds.high, 1)):
+        assert math.log(end) == pytest.approx(0.005 + sign * 3.142668 * 0.02 / 2, rel=1e-6)
+    assert compute_bounds([0.01], 0.99) is None
+
+
+def test_bounds_have_their_own_level_and_borrow_by_their_own_error() -> None:
+    """At a share of 0.0625 % an interval of throughput borrows nothing, its bound 2 degrees."""
+    procedure = declare_procedure(6, declare_shares(list_judged(["solo", "duet"]), 9, 1))
+    error = procedure.shares["tps"]
+    assert [count_common_freedom(9, e) for e in (error.of_each, error.of_bound)] == [0, 2]
+    logs = {name: [0.01 * x for x in (1, -1, 2, 0, -2, i)] for i, name in enumerate("abcdefgh")}
+    logs["glibc"] = [0.01, -0.01, 0.02, 0.0, -0.02, 0.01]
+    ratio = judge_logs(logs, make_metric("tps:oltp"), procedure, "glibc")["a"]
+    assert (ratio.confidence, ratio.freedom) == (1 - error.of_each * 0.8, 5)
+    assert ratio.interval
+    assert ratio.bounds
+    assert ratio.interval.low < ratio.bounds.low < ratio.estimate < ratio.bounds.high
+    assert ratio.bounds.high < ratio.interval.high
+    early = judge_logs(logs, make_metric("tps:oltp"), procedure.after(5), "glibc")["a"]
+    assert (early.interval, early.bounds) == (None, None)

@@ -204,7 +204,7 @@ def test_a_constraint_on_a_primary_figure_has_its_interval(make: Make) -> None:
     found = comparisons_.find("tuned", next(m for m in comparisons_.metrics if m.key == "rss_peak"))
     assert found.ratio
     assert bounds["tuned"][0].ratio == found.ratio
-    assert bounds["tuned"][0].primary
+    assert bounds["tuned"][0].metric.question == "memory"
 
 
 def test_for_programs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:

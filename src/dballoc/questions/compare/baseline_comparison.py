@@ -22,6 +22,7 @@ from dballoc.questions.statistics.ratio_interval import (
     DESCRIPTIVE_CONFIDENCE,
     Ratio,
     Variance,
+    compute_bounds,
     compute_ratio,
     compute_variance,
     moderate_variances,
@@ -202,25 +203,46 @@ def _compare_in_metric(
     campaign: Campaign, metric: Metric, procedure: Procedure
 ) -> list[Comparison]:
     """Compare every variant, and the baseline with itself, in a metric that is judged."""
-    logs = collect_logs(campaign, metric)
-    try:
-        confidence = procedure.levels[metric.measure.name]
-    except KeyError:  # Every variant is left out of the duet.
-        confidence = DESCRIPTIVE_CONFIDENCE
+    logs = {name: values for name, values in collect_logs(campaign, metric).items() if values}
+    ratios = judge_logs(logs, metric, procedure, campaign.experiment.baseline, campaign.imported)
+    is_judged = procedure.reached is not None
+    return [Comparison(name, metric, ratios.get(name), is_judged) for name in campaign.names]
+
+
+def judge_logs(
+    logs: Mapping[str, Sequence[float]],
+    metric: Metric,
+    procedure: Procedure,
+    baseline: str,
+    imported: bool = False,
+) -> dict[str, Ratio]:
+    """Return the ratio of each variant, and of the baseline's A/A pair, from their blocks'
+    logarithms, with the interval and the bounds that the procedure gives after its blocks; with
+    neither before its first look. ``imported``: results without an A/A pair whose variance could be
+    borrowed.
+    """
     share = procedure.shares.get(metric.measure.name)
-    # Imported results have no A/A pair whose variance could be borrowed.
-    variances = (
-        _moderate(logs, metric, campaign, share.of_each) if share and not campaign.imported else {}
-    )
-    compared = []
-    for name in campaign.names:
-        block_logs = logs.get(name, [])
-        ratio = compute_ratio(block_logs, confidence, variances.get(name)) if block_logs else None
-        is_judged = procedure.reached is not None
-        if ratio and not is_judged:
-            ratio = replace(ratio, interval=None)
-        compared.append(Comparison(name, metric, ratio, is_judged))
-    return compared
+    if share is None:  # Every variant is left out of the duet.
+        ratios = {name: compute_ratio(values) for name, values in logs.items()}
+    else:
+        level, bound_level = (
+            levels[metric.measure.name] for levels in (procedure.levels, procedure.bound_levels)
+        )
+        # What may be borrowed depends on the error: intervals and bounds have each their own.
+        of_each, of_bound = (
+            {} if imported else _moderate(logs, metric, baseline, error)
+            for error in (share.of_each, share.of_bound)
+        )
+        ratios = {
+            name: replace(
+                compute_ratio(values, level, of_each.get(name)),
+                bounds=compute_bounds(values, bound_level, of_bound.get(name)),
+            )
+            for name, values in logs.items()
+        }
+    if procedure.reached is None:
+        return {name: replace(r, interval=None, bounds=None) for name, r in ratios.items()}
+    return ratios
 
 
 def _describe_in_metric(campaign: Campaign, metric: Metric) -> list[Comparison]:
@@ -237,12 +259,11 @@ def _describe_in_metric(campaign: Campaign, metric: Metric) -> list[Comparison]:
 
 
 def _moderate(
-    logs: Mapping[str, list[float]], metric: Metric, campaign: Campaign, error: float
+    logs: Mapping[str, Sequence[float]], metric: Metric, baseline: str, error: float
 ) -> dict[str, Variance]:
     """Return the moderated variance of each variant, and of the baseline's A/A pair, on the scale
     of each; ``error``: what one comparison may err.
     """
-    baseline = campaign.experiment.baseline
     scales = {baseline: Design(metric.design).traits.floor_to_variant}
     variances = {name: compute_variance(values) for name, values in logs.items() if len(values) > 1}
     alike = {

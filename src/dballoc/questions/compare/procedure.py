@@ -8,6 +8,12 @@ rate function, Biometrika 74, 1987): the first ones decide only what is plain, a
 of the error left. What the looks spend adds up to the error, so that it holds under any dependence
 between comparisons and looks.
 
+That a variant is no worse is shown by one-sided bounds, at a level of their own. "Use X" claims all
+its parts at once, so it is wrong only if the bound of the part that does not hold is wrong: each
+part may be tested at the full error (the intersection-union test of Berger, Multiparameter
+hypothesis testing and acceptance sampling, Technometrics 24, 1982), and only the variants and the
+looks share it.
+
 Two questions have half of the error each, memory and speed (:func:`declare_shares`). The planned
 end has spent 0.8 of a share; the rest is for extensions, which are judged at fixed multiples of the
 planned blocks alone. Between two looks, the verdicts and intervals of the last one stand. Where a
@@ -25,6 +31,9 @@ from dataclasses import dataclass, replace
 from dballoc.questions.compare import measures
 
 ERROR = 0.05
+# In so many campaigns a variant may be called no worse in all that is judged although it is worse
+# than the margin in something.
+NO_WORSE_ERROR = 0.025
 LOOKS = (6, 10, 20, 40)
 FIRST_LOOK, LAST_LOOK = LOOKS[0], LOOKS[-1]
 # A look has spent (blocks ÷ planned blocks) to this power of the error.
@@ -51,15 +60,23 @@ MEMORY_ERROR, SPEED_ERROR = measures.PEAK.error, CPU_ERROR + THROUGHPUT_ERROR
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorShare:
-    """The ``error`` that all ``comparisons`` of a measure have together, over all looks."""
+    """The ``error`` that all ``comparisons`` of a measure have together, over all looks.
+    ``variants``: how many beside the baseline share the error of the bounds.
+    """
 
     error: float
     comparisons: int
+    variants: int
 
     @property
     def of_each(self) -> float:
         """The error of one comparison, over all looks."""
         return self.error / self.comparisons
+
+    @property
+    def of_bound(self) -> float:
+        """The error of one comparison's bound, over all looks. It is one-sided."""
+        return NO_WORSE_ERROR / self.variants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +154,12 @@ class Procedure:
         share = self.spending[self.current_look]
         return {measure: 1 - s.of_each * share for measure, s in self.shares.items()}
 
+    @property
+    def bound_levels(self) -> dict[str, float]:
+        """The level of the one-sided bounds of each measure after ``blocks`` blocks."""
+        share = self.spending[self.current_look]
+        return {measure: 1 - s.of_bound * share for measure, s in self.shares.items()}
+
     def after(self, blocks: int) -> "Procedure":
         """Return the procedure as it is after that many blocks."""
         return replace(self, blocks=blocks)
@@ -176,7 +199,10 @@ def declare_shares(
     errors = dict.fromkeys(counts, SPEED_ERROR) | {MEMORY: MEMORY_ERROR}
     if {CPU, THROUGHPUT} <= counts.keys():
         errors |= {CPU: CPU_ERROR, THROUGHPUT: THROUGHPUT_ERROR}
-    return {m: ErrorShare(error=errors[m], comparisons=number) for m, number in counts.items()}
+    return {
+        m: ErrorShare(error=errors[m], comparisons=number, variants=others)
+        for m, number in counts.items()
+    }
 
 
 def declare_imported_shares(variants: int, measures: Sequence[str]) -> dict[str, ErrorShare]:
@@ -185,7 +211,11 @@ def declare_imported_shares(variants: int, measures: Sequence[str]) -> dict[str,
     """
     others = max(1, variants - 1)
     return {
-        m: ErrorShare(error=ERROR * number / len(measures), comparisons=others * number)
+        m: ErrorShare(
+            error=ERROR * number / len(measures),
+            comparisons=others * number,
+            variants=others,
+        )
         for m, number in Counter(measures).items()
     }
 

@@ -3,7 +3,8 @@
 Verdicts say what differs from 1. To act takes more: a gain that is worth a change, and proof that
 nothing else is lost, the non-inferiority of a variant within a margin named before the first block
 (Walker and Nowacki, *Understanding equivalence and noninferiority testing*, Journal of General
-Internal Medicine 26, 2011).
+Internal Medicine 26, 2011). A gain and a loss are read off the two-sided interval, non-inferiority
+off the one-sided bound: see :mod:`dballoc.questions.compare.procedure`.
 """
 
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ DEFAULT_MARGIN = 0.03
 
 
 class Noninferiority(StrEnum):
-    """What an interval says of a variant with regard to action."""
+    """What a comparison says of a variant with regard to action."""
 
     BETTER = "better"
     NO_WORSE = "no worse"
@@ -56,8 +57,8 @@ class Noninferiority(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """The ratios that an interval has to clear as a whole: ``gain`` to be better, ``tolerance`` to
-    be no worse, ``loss`` to be worse.
+    """The ratios that have to be cleared: by the whole interval ``gain`` to be better and ``loss``
+    to be worse, by the bound ``tolerance`` to be no worse.
     """
 
     gain: float
@@ -79,17 +80,18 @@ def compute_thresholds(better: str, margin: float) -> Thresholds:
 
 
 def judge_standing(ratio: Ratio | None, better: str, margin: float) -> Noninferiority:
-    """Judge an interval. One that is within the margin is no worse, even if it is shown to be a
-    little worse; without an interval nothing is decided.
+    """Judge a ratio: better and worse by its interval, no worse by its bound. One whose bound is
+    within the margin is no worse, even if it is shown to be a little worse; without an interval
+    nothing is decided.
     """
-    if ratio is None or ratio.interval is None:
+    if ratio is None or ratio.interval is None or ratio.reach is None:
         return Noninferiority.UNDECIDED
     low, high = ratio.interval
     limits = compute_thresholds(better, margin)
     if better == "lower":
-        tests = (high < limits.gain, high < limits.tolerance, low > limits.loss)
+        tests = (high < limits.gain, ratio.reach.high < limits.tolerance, low > limits.loss)
     else:
-        tests = (low > limits.gain, low > limits.tolerance, high < limits.loss)
+        tests = (low > limits.gain, ratio.reach.low > limits.tolerance, high < limits.loss)
     shown = (Noninferiority.BETTER, Noninferiority.NO_WORSE, Noninferiority.WORSE)
     return next(
         (s for s, holds in zip(shown, tests, strict=True) if holds), Noninferiority.UNDECIDED

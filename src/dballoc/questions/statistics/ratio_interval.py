@@ -103,7 +103,8 @@ class Interval(NamedTuple):
 class Ratio:
     """One figure ÷ another, from a mean of logarithms. ``interval`` is None where the scatter is
     not known (below two blocks), and before the first look. ``error``: the standard error of ln
-    ratio, with ``freedom`` degrees of freedom; None below two blocks.
+    ratio, with ``freedom`` degrees of freedom; None below two blocks. ``bounds``: one-sided, at
+    least ``low`` and at most ``high``, each for itself; None where the procedure gives none.
 
     Where blocks are paired, ``scatter`` is the standard deviation of ln ratio from block to block
     that the interval rests on, moderated where the campaign's procedure says so, and
@@ -114,6 +115,7 @@ class Ratio:
     blocks: int
     confidence: float
     interval: Interval | None = None
+    bounds: Interval | None = None
     error: float | None = None
     freedom: float | None = None
     scatter: float = math.nan
@@ -128,6 +130,13 @@ class Ratio:
     def high(self) -> float | None:
         """The interval's upper end."""
         return self.interval.high if self.interval else None
+
+    @property
+    def reach(self) -> Interval | None:
+        """How far the ratio reaches on each side taken for itself: ``bounds``, or the interval
+        where there are none.
+        """
+        return self.bounds or self.interval
 
     @property
     def figures(self) -> tuple[float, float | None, float | None]:
@@ -146,8 +155,10 @@ class Ratio:
 
     def invert(self) -> "Ratio":
         """Return the ratio of what costs less the more there is of the other: 1 ÷ this."""
-        interval = self.interval and Interval(1 / self.interval.high, 1 / self.interval.low)
-        return replace(self, estimate=1 / self.estimate, interval=interval)
+        interval, bounds = (
+            ends and Interval(1 / ends.high, 1 / ends.low) for ends in (self.interval, self.bounds)
+        )
+        return replace(self, estimate=1 / self.estimate, interval=interval, bounds=bounds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +206,16 @@ def compute_ratio(
         scatter=scatter,
         own_scatter=math.sqrt(plain.value),
     )
+
+
+def compute_bounds(
+    logs: Sequence[float], level: float, variance: Variance | None = None
+) -> Interval | None:
+    """Compute the one-sided t bounds of exp(mean) from one ln ratio per block: at least ``low``, at
+    most ``high``, each at that level. None below two blocks. ``variance`` as in
+    :func:`compute_ratio`.
+    """
+    return compute_ratio(logs, 2 * level - 1, variance).interval
 
 
 def compute_unpaired_ratio(

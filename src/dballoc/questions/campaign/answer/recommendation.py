@@ -121,23 +121,30 @@ def choose_ending(
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """A variant's figure under a constraint. ``primary``: whether it is of a primary metric."""
+    """A variant's figure under a constraint: its ratio in a metric."""
 
     constraint: Condition
-    workload: str | None
+    metric: Metric
     ratio: Ratio
-    primary: bool
+
+    @property
+    def workload(self) -> str | None:
+        """The workload that the figure belongs to; None for one of the whole trial."""
+        return self.metric.workload
 
     @property
     def holds(self) -> bool | None:
-        """Whether the figure keeps to the constraint in its whole interval, or nowhere in it; None
-        if the interval holds the bound, or there is none.
+        """Whether the figure keeps to the constraint by its one-sided bound, or nowhere in its
+        interval; None if neither, or there is no interval.
         """
-        return self.constraint.holds(*self.ratio.interval) if self.ratio.interval else None
+        if self.ratio.interval is None or self.ratio.reach is None:
+            return None
+        is_kept = self.constraint.holds(*self.ratio.reach)
+        return is_kept or self.constraint.holds(*self.ratio.interval)
 
     @property
     def standing(self) -> Noninferiority:
-        """No worse if the whole interval keeps to the constraint, worse if the whole interval lies
+        """No worse if the one-sided bound keeps to the constraint, worse if the whole interval lies
         beyond it.
         """
         return {
@@ -154,8 +161,9 @@ Bounds = Mapping[str, list[Bound]]
 def compute_constraint_bounds(
     campaign: Campaign, comparisons: Comparisons, preference: Preference
 ) -> Bounds:
-    """Return every variant's figures under every constraint: with the interval of the primary
-    metric where the constraint is on one, else with a plain 95 % interval at the highest level.
+    """Return every variant's figures under every constraint: with the interval and the bounds of
+    the primary metric where the constraint is on one, else with a plain 95 % interval at the
+    highest level.
     """
     bounds: dict[str, list[Bound]] = {}
     for constraint in preference.constraints:
@@ -173,8 +181,7 @@ def _collect_bounds(
     primary = [c for c in compared if c.metric.measure.name == measure.name]
     for c in primary:
         if c.ratio:
-            is_primary = c.judged or c.metric.question is not None
-            yield c.variant, _make_bound(constraint, c.metric, c.ratio, primary=is_primary)
+            yield c.variant, Bound(constraint=constraint, metric=c.metric, ratio=c.ratio)
     baseline, *others = campaign.names
     for workload in () if primary else campaign.experiment.workloads:
         top = max(campaign.experiment.threads)
@@ -182,11 +189,7 @@ def _collect_bounds(
         values = read_values(campaign, metric)
         for name in others:
             if ratio := compare(values, name, baseline):
-                yield name, _make_bound(constraint, metric, ratio, primary=False)
-
-
-def _make_bound(constraint: Condition, metric: Metric, ratio: Ratio, *, primary: bool) -> Bound:
-    return Bound(constraint=constraint, workload=metric.workload, ratio=ratio, primary=primary)
+                yield name, Bound(constraint=constraint, metric=metric, ratio=ratio)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,7 +342,7 @@ def _loses(comparison: Comparison, margin: float) -> bool:
 
 
 def judge_comparison(comparison: Comparison, margin: float) -> Noninferiority:
-    """Judge a comparison by its interval."""
+    """Judge a comparison by its interval and its bound."""
     return judge_standing(comparison.ratio, comparison.metric.better, margin)
 
 

@@ -1,8 +1,8 @@
 """How much more time would settle what a campaign has left open. Pure.
 
-For each open figure: the number of blocks whose interval would exclude the bound in question, if
-the true ratio is as estimated. Several open figures share the risk of missing, so that all are
-settled with the power named.
+For each open figure: the number of blocks whose interval, or whose one-sided bound, would exclude
+what is in question, if the true ratio is as estimated. Several open figures share the risk of
+missing, so that all are settled with the power named.
 """
 
 import math
@@ -10,10 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dballoc.experiment.designs import Design
-
-# Student's t quantile: scipy.stats has it too, but takes two seconds to import.
-from dballoc.ground.distributions import compute_t_quantile
 from dballoc.questions.campaign.answer.recommendation import (
     Bound,
     Ending,
@@ -25,6 +21,7 @@ from dballoc.questions.campaign.answer.recommendation import (
 )
 from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
 from dballoc.questions.compare.campaign_tables import Campaign
+from dballoc.questions.compare.measures import Metric
 from dballoc.questions.compare.procedure import (
     FIRST_LOOK,
     Procedure,
@@ -39,6 +36,7 @@ from dballoc.questions.statistics.detectable_difference import (
     count_blocks_to_exclude,
     has_power,
 )
+from dballoc.questions.statistics.ratio_interval import Ratio
 
 # Nobody waits longer for one answer.
 LONGEST = 8 * 3600.0
@@ -50,8 +48,8 @@ _ROOM = 1.1
 class OpenFigure:
     """A figure that is not decided. ``scatter``: of a block's ln ratio; ``distance``: from the
     estimate to the bound that the interval has to exclude, as a difference of logarithms;
-    ``confidence``: the level of the interval after a number of blocks of this campaign;
-    ``new_confidence``: that at the end of a new campaign with that many planned blocks.
+    ``confidence``: the two-sided level of what has to exclude it, after a number of blocks of this
+    campaign; ``new_confidence``: that at the end of a new campaign with that many planned blocks.
     """
 
     design: str
@@ -225,10 +223,7 @@ def list_open_figures(recommendation: Recommendation) -> list[OpenFigure]:
     """
     comparisons = recommendation.comparisons
     if recommendation.ending is Ending.STAY:
-        return [
-            _open_comparison(comparisons, c, _measure_gain_distance(c))
-            for c in list_possible_gains(recommendation)
-        ]
+        return [_open_gain(comparisons, c) for c in list_possible_gains(recommendation)]
     name, evidence = recommendation.subject, recommendation.evidence
     if recommendation.ending is not Ending.NOT_SETTLED or name is None:
         return []
@@ -240,15 +235,15 @@ def list_open_figures(recommendation: Recommendation) -> list[OpenFigure]:
     figures = []
     lead = find_unshown_gain(judged, recommendation)
     if lead:
-        figures.append(_open_comparison(comparisons, lead, _measure_gain_distance(lead)))
+        figures.append(_open_gain(comparisons, lead))
     if recommendation.preference.constraints:
         return figures + [
-            _open_bound(bound)
+            _open_condition(comparisons, bound)
             for bound in evidence.bounds.get(name, [])
             if bound.standing is Noninferiority.UNDECIDED and bound.ratio.interval
         ]
     return figures + [
-        _open_comparison(comparisons, c, _measure_loss_distance(c, evidence.margin))
+        _open_loss(comparisons, c, evidence.margin)
         for c in judged
         if c is not lead and judge_comparison(c, evidence.margin) is Noninferiority.UNDECIDED
     ]
@@ -325,51 +320,69 @@ def find_unshown_gain(
     )
 
 
-def _measure_gain_distance(comparison: Comparison) -> float:
-    """Return the distance from the estimate to the threshold of a gain, on whichever side."""
-    assert comparison.ratio
-    gain = compute_thresholds(comparison.metric.better, DEFAULT_MARGIN).gain
-    return abs(math.log(comparison.ratio.estimate / gain))
-
-
-def _measure_loss_distance(comparison: Comparison, margin: float) -> float:
-    """Return the distance from the estimate to the bound whose exclusion would decide: that of no
-    worse, or that of worse, whichever is farther away.
+def _open_gain(comparisons: Comparisons, comparison: Comparison) -> OpenFigure:
+    """Return what is open until the interval excludes the threshold of a gain, on whichever side of
+    the estimate that is.
     """
     assert comparison.ratio
-    limits = compute_thresholds(comparison.metric.better, margin)
-    inward = 1 if comparison.metric.better == "lower" else -1
-    estimate = comparison.ratio.estimate
-    return max(
-        inward * math.log(limits.tolerance / estimate), inward * math.log(estimate / limits.loss)
+    gain = compute_thresholds(comparison.metric.better, DEFAULT_MARGIN).gain
+    distance = abs(math.log(comparison.ratio.estimate / gain))
+    return _open_figure(comparisons, comparison.metric, comparison.ratio, distance)
+
+
+def _open_loss(comparisons: Comparisons, comparison: Comparison, margin: float) -> OpenFigure:
+    """Return what is open until the bound shows no worse, or the interval shows worse, whichever
+    is farther from the estimate.
+    """
+    ratio, better = comparison.ratio, comparison.metric.better
+    assert ratio
+    limits = compute_thresholds(better, margin)
+    inward = 1 if better == "lower" else -1
+    kept = inward * math.log(limits.tolerance / ratio.estimate)
+    lost = inward * math.log(ratio.estimate / limits.loss)
+    return _open_figure(
+        comparisons, comparison.metric, ratio, max(kept, lost), is_bound=kept >= lost
     )
 
 
-def _open_comparison(
-    comparisons: Comparisons, comparison: Comparison, distance: float
+def _open_condition(comparisons: Comparisons, bound: Bound) -> OpenFigure:
+    """Return what is open until a condition is shown to be kept, or to be broken."""
+    ratio, condition = bound.ratio, bound.constraint
+    distance = abs(math.log(ratio.estimate / condition.bound))
+    is_kept = condition.holds_of(ratio.estimate)
+    if bound.metric in comparisons.metrics:
+        return _open_figure(comparisons, bound.metric, ratio, distance, is_bound=is_kept)
+    return OpenFigure(
+        design=bound.metric.design,
+        scatter=ratio.scatter,
+        distance=distance,
+        confidence=lambda _: ratio.confidence,
+        new_confidence=lambda _: ratio.confidence,
+    )
+
+
+def _open_figure(
+    comparisons: Comparisons,
+    metric: Metric,
+    ratio: Ratio,
+    distance: float,
+    *,
+    is_bound: bool = False,
 ) -> OpenFigure:
-    ratio, metric = comparison.ratio, comparison.metric
-    assert ratio
+    """Return an open figure of a metric that is judged. ``is_bound``: whether a one-sided bound
+    decides it, instead of the interval.
+    """
     procedure = comparisons.procedures[metric.design]
+
+    def get_level(at: Procedure) -> float:
+        if is_bound:
+            return 2 * at.bound_levels[metric.measure.name] - 1
+        return at.levels[metric.measure.name]
+
     return OpenFigure(
         design=metric.design,
         scatter=ratio.scatter,
         distance=distance,
-        confidence=lambda blocks: procedure.after(blocks).levels[metric.measure.name],
-        new_confidence=lambda n: declare_procedure(n, procedure.shares).levels[metric.measure.name],
-    )
-
-
-def _open_bound(bound: Bound) -> OpenFigure:
-    """Return a constraint's figure. Its scatter follows from the interval's width."""
-    ratio = bound.ratio
-    assert ratio.interval
-    critical = compute_t_quantile(ratio.blocks - 1, (1 + ratio.confidence) / 2)
-    half_width = math.log(ratio.interval.high / ratio.interval.low) / 2
-    return OpenFigure(
-        design=Design.DUET if bound.primary and bound.constraint.measure == "cpu" else Design.SOLO,
-        scatter=half_width * math.sqrt(ratio.blocks) / critical,
-        distance=abs(math.log(ratio.estimate / bound.constraint.bound)),
-        confidence=lambda _: ratio.confidence,
-        new_confidence=lambda _: ratio.confidence,
+        confidence=lambda blocks: get_level(procedure.after(blocks)),
+        new_confidence=lambda n: get_level(declare_procedure(n, procedure.shares)),
     )
