@@ -54,6 +54,10 @@ from dballoc.questions.campaign.sections.shared_sections import (
     make_faults_section,
     make_floor_section,
 )
+from dballoc.questions.campaign.sections.workload_means import (
+    WorkloadMeans,
+    make_means_screen,
+)
 from dballoc.questions.campaign_data import collect_all_tables, describe_recommendation
 from dballoc.questions.compare import baseline_comparison, ratio_charts
 from dballoc.questions.compare.answer_words import measure_progress
@@ -65,6 +69,7 @@ from dballoc.questions.compare.split_by_host import list_environments
 from dballoc.questions.imported import sections as imported_results
 from dballoc.questions.published import sections as post
 from dballoc.questions.published.post_figures import Published
+from dballoc.questions.published.post_ratios import compute_means_beside_post
 from dballoc.questions.published.setup.post_note import compose_post_note
 from dballoc.questions.replay.answer import compose_replay_answer
 from dballoc.questions.replay.sections import (
@@ -152,13 +157,15 @@ def gather_report(
         if campaign.imported:
             subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
             sections = imported_results.make_imported_sections(campaign, published, profiles)
-            screen = imported_results.make_published_screen(campaign, published, profiles)
+            screen = imported_results.make_imported_screen(campaign, published, profiles)
         else:
             subtitle = _make_subtitle(campaign)
-            sections = _make_sections(campaign, comparisons, recommendation, profiles)
+            means = compute_means_beside_post(campaign, published)
+            sections = _make_sections(campaign, comparisons, recommendation, profiles, means)
+            screen = make_means_screen(means)
             if published:
                 sections.insert(0, post.make_published_section(campaign, published, profiles))
-                screen = post.make_published_screen(campaign, published, profiles)
+                screen += post.make_published_screen(campaign, published, profiles)
     return Document(
         title=title,
         subtitle=subtitle,
@@ -189,15 +196,19 @@ def _make_sections(
     comparisons: Comparisons,
     recommendation: Recommendation,
     profiles: Profiles,
+    means: WorkloadMeans | None,
 ) -> list[Section]:
-    """Return the sections of a campaign of our own, in the report's order."""
+    """Return the sections of a campaign of our own, in the report's order. ``means``: over its
+    workloads, if these are many.
+    """
     variants = Variants(campaign.names)
     few = not workload_groups.has_many_workloads(campaign)
+    glance = means and workload_groups.make_glance_section(campaign, variants, means, [_SOLO])
     solo = Design.SOLO in campaign.facts.designs
     rule = recommendation.preference.describe_rule(recommendation.evidence.margin)
     sections = [
         _make_picture_section(comparisons, variants) if solo and few else None,
-        _make_glance_section(campaign, variants) if solo and not few else None,
+        glance,
         _make_verdicts_section(comparisons, variants, few),
         duet.make_duet_section(campaign, comparisons, variants, few)
         if Design.DUET in campaign.facts.designs
@@ -286,22 +297,6 @@ def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Secti
         for metric in baseline_comparison.list_pictured_metrics(comparisons)
     ]
     return Section(key="picture", title="Speed against memory", figures=figures)
-
-
-def _make_glance_section(campaign: Campaign, variants: Variants) -> Section:
-    """Return the section to see first of many workloads: relative QPS, by group."""
-    cells = workload_groups.collect_cells(campaign)
-    figures = [
-        workload_groups.draw_relative_qps(campaign, cells, t, variants)
-        for t in campaign.experiment.threads[-1:]
-        if cells
-    ]
-    shown = [
-        workload_groups.tabulate_relative_qps(campaign, cells),
-        *workload_groups.tabulate_scan_rates(campaign),
-    ]
-    title = "Every workload at a glance"
-    return Section(key="glance", title=title, text=[_SOLO], figures=figures, tables=shown)
 
 
 def _make_pairs_section(campaign: Campaign, few: bool) -> Section:

@@ -123,22 +123,27 @@ class Values:
         return {block: math.fsum(logs) / len(logs) for block, logs in blocks.items()}
 
     def list_ratios(self, variant: str, baseline: str) -> list[float]:
-        """Return one ln(variant ÷ baseline) a block. A block without one of the runs of the
-        campaign's baseline is left out where that is what the variant is compared with; of the
-        baseline and itself they are ln(A2 ÷ A1), the A/A floor.
+        """Return one ln(variant ÷ baseline) a block, as :meth:`map_ratios` has them."""
+        return list(self.map_ratios(variant, baseline).values())
+
+    def map_ratios(self, variant: str, baseline: str) -> dict[int, float]:
+        """Return ln(variant ÷ baseline) by block. A block without one of the runs of the campaign's
+        baseline is left out where that is what the variant is compared with; of the baseline and
+        itself they are ln(A2 ÷ A1), the A/A floor.
         """
         if baseline != self.baseline:
             return subtract_blocks(self.average_blocks(variant), self.average_blocks(baseline))
         compared, role = self.logs.get(variant, {}), "V" if variant != baseline else "A2"
         of_baseline = self.logs.get(baseline, {})
         first, second = self.roles if variant != baseline else ("A1", "A1")
-        return [
-            compared[block, role] - (of_baseline[block, first] + of_baseline[block, second]) / 2
+        return {
+            block: compared[block, role]
+            - (of_baseline[block, first] + of_baseline[block, second]) / 2
             for block in sorted({block for block, _ in compared})
             if (block, role) in compared
             and (block, first) in of_baseline
             and (block, second) in of_baseline
-        ]
+        }
 
 
 def compare(
@@ -151,9 +156,9 @@ def compare(
     return compute_ratio(logs) if logs else None
 
 
-def subtract_blocks(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
-    """Return the differences of two variants' logarithms in the blocks that have both."""
-    return [first[block] - second[block] for block in sorted(first.keys() & second.keys())]
+def subtract_blocks(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:
+    """Return the differences of two variants' logarithms by block, where both have one."""
+    return {block: first[block] - second[block] for block in sorted(first.keys() & second.keys())}
 
 
 def read_values(campaign: Campaign, metric: Metric) -> Values:

@@ -27,7 +27,10 @@ from dballoc.questions.campaign.figures.profiles import (
     ImportedProfiles,
     Profiles,
 )
-from dballoc.questions.campaign.sections import contention, tables
+from dballoc.questions.campaign.sections import contention, tables, workload_groups
+from dballoc.questions.campaign.sections.workload_means import (
+    make_means_screen,
+)
 from dballoc.questions.compare.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.measures import OF_LEVEL, PEAK, THROUGHPUT
@@ -40,6 +43,7 @@ from dballoc.questions.imported.figures import (
 )
 from dballoc.questions.published import sections as post
 from dballoc.questions.published.post_figures import Published
+from dballoc.questions.published.post_ratios import compute_means_beside_post
 
 # Measures other than throughput that imported files have, by the name in tables of levels.
 _OTHER_MEASURES = [m for m in OF_LEVEL.values() if m.change and m.group != "cpu"]
@@ -132,7 +136,7 @@ def make_imported_sections(
         *(
             s
             for number, m in enumerate(machines, 1)
-            for s in _make_machine_sections(m, number, several)
+            for s in _make_machine_sections(m, number, several, published)
         ),
         *(
             [make_imported_profiles_section(profiled)]
@@ -156,15 +160,18 @@ def _make_published_section(
     return replace(section, key=f"{section.key}{key}", title=f"{section.title}{whose}")
 
 
-def make_published_screen(
+def make_imported_screen(
     campaign: Campaign, published: Published | None, profiled: Profiles
 ) -> list[Section]:
-    """Return what the terminal shows of the post: beside the first machine, as in the answer."""
-    if published is None:
-        return []
+    """Return what the terminal shows beside the answer, of the first machine as there: its means
+    over many workloads, and what there is of the post.
+    """
     machine = split_by_machine(campaign)[0]
+    means = make_means_screen(compute_means_beside_post(machine.campaign, published))
+    if published is None:
+        return means
     waits = _choose_waits(machine, published, profiled)
-    return post.make_published_screen(machine.campaign, published, waits)
+    return [*means, *post.make_published_screen(machine.campaign, published, waits)]
 
 
 def _choose_waits(
@@ -241,7 +248,9 @@ def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
     }
 
 
-def _make_machine_sections(machine: ImportedMachine, number: int, several: bool) -> list[Section]:
+def _make_machine_sections(
+    machine: ImportedMachine, number: int, several: bool, published: Published | None
+) -> list[Section]:
     campaign, e = machine.campaign, machine.campaign.experiment
     key, whose = _mark_machine(machine, number, several)
     summary, variants = level_curves.average_levels(campaign), Variants(campaign.names)
@@ -253,11 +262,18 @@ def _make_machine_sections(machine: ImportedMachine, number: int, several: bool)
     ]
     shown = [_tabulate_throughput(campaign, summary, w) for w in e.workloads]
     shown += [t for w in e.workloads for t in _tabulate_other_measures(campaign, summary, w)]
-    parts = [
+    parts = []
+    if means := compute_means_beside_post(campaign, published):
+        glance = workload_groups.make_glance_section(campaign, variants, means, [])
+        drawn = [_rename_figure(f, key, whose, is_repeated(campaign)) for f in glance.figures]
+        parts.append(
+            replace(glance, key=f"{glance.key}{key}", title=f"{glance.title}{whose}", figures=drawn)
+        )
+    parts.append(
         Section(
             key=f"levels{key}", title=f"Throughput{whose}", text=[], figures=figures, tables=shown
         )
-    ]
+    )
     parts.append(
         Section(
             key=f"shape{key}",

@@ -284,7 +284,7 @@ def compare_all_pairs(campaign: Campaign) -> pl.DataFrame:
         for first, second in combinations(campaign.names, 2):
             logs = subtract_blocks(values.average_blocks(first), values.average_blocks(second))
             if logs:
-                r = compute_ratio(logs)
+                r = compute_ratio(list(logs.values()))
                 place = (first, second, metric.measure.name, metric.workload)
                 rows.append((*place, *r.figures, r.blocks))
     return pl.DataFrame(rows, schema=_PAIRS, orient="row")

@@ -19,7 +19,7 @@ from dballoc.document.charts import (
     make_tips,
     span,
 )
-from dballoc.document.model import Column, Figure, Table, tabulate
+from dballoc.document.model import Column, Figure, Section, Table, tabulate
 from dballoc.ground.numbers import NOTHING, number
 from dballoc.questions.campaign.figures import level_curves
 from dballoc.questions.campaign.sections.tables import (
@@ -28,6 +28,11 @@ from dballoc.questions.campaign.sections.tables import (
     Cells,
     index_cells,
     spread,
+)
+from dballoc.questions.campaign.sections.workload_means import (
+    WorkloadMeans,
+    describe_workload_means,
+    tabulate_workload_means,
 )
 from dballoc.questions.compare.answer_words import MANY
 from dballoc.questions.compare.campaign_tables import Campaign
@@ -52,6 +57,27 @@ def has_many_workloads(campaign: Campaign) -> bool:
     them.
     """
     return len(campaign.experiment.workloads) > MANY
+
+
+def make_glance_section(
+    campaign: Campaign, variants: Variants, means: WorkloadMeans, text: list[str]
+) -> Section:
+    """Return the section to see first of many workloads: every variant's mean over them, and
+    relative QPS of each by group.
+    """
+    cells = collect_cells(campaign)
+    figures = [draw_relative_qps(campaign, cells, means.threads, variants)] if cells else []
+    return Section(
+        key="glance",
+        title="Every workload at a glance",
+        text=[*describe_workload_means(means), *text],
+        figures=figures,
+        tables=[
+            *tabulate_workload_means(means),
+            tabulate_relative_qps(campaign, cells),
+            *tabulate_scan_rates(campaign),
+        ],
+    )
 
 
 def sort_by_group(campaign: Campaign) -> list[tuple[str, str]]:
