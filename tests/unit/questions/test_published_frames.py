@@ -176,7 +176,14 @@ def test_the_table_has_the_posts_figures_and_says_what_stands_for_what() -> None
     assert len(rows) == 15
     assert list(rows)[:2] == ["my_malloc", "ucrtbase.dll!_malloc_base"]
     assert rows["my_malloc"] == ["51.53 %", "40.00 %", "51.33 %", "–", "2.37 %", "–", "my_malloc"]
-    assert rows["init_sql_alloc"][:4] == ["7.41 %", "–", "–", "–"]
+    # The patch's one visible effect; of the segment heap the post says nothing here.
+    assert rows["init_sql_alloc"][:6] == ["7.41 %", "–", "not visible", "–", "–", "–"]
+    assert [name for name, cells in rows.items() if cells[4] == "not visible"] == [
+        "ntdll.dll!RtlpAllocateNTHeapInternal",
+        "ntdll.dll!RtlpAllocateHeap",
+        "ntdll.dll!RtlpHpAllocVirtBlockCommitFirst",
+        "ntdll.dll!NtAllocateVirtualMemory",
+    ]
     assert rows["ntdll.dll!RtlAllocateHeap"][-1].startswith("nothing: malloc is both here")
     assert ", …, below malloc" in rows["ntdll.dll!RtlEnterCriticalSection"][-1]
     assert "100 % in the post: the stacks of context switches" in table.caption
@@ -193,6 +200,7 @@ def test_the_table_has_the_posts_figures_and_says_what_stands_for_what() -> None
     csv = collect_frame_table(frames(), CampaignContention([watched(BASELINE, switches)], {}))
     assert csv.height == 15 * 3
     assert csv.filter(pl.col("ours").is_not_null()).height == 7
+    assert csv.filter("not_visible")["published"].null_count() == 5
 
 
 def test_frames_on_hardly_any_stack_have_no_order() -> None:
@@ -304,7 +312,7 @@ def test_the_terminal_has_them_too(campaign: Path) -> None:
         x.split() == ["RtlpHpVsSlotAllocate", "–", "–", "–", "–", "0.80", "–"] for x in lines
     )
     assert any(
-        x.split() == ["RtlpHpAllocVirtBlockCommitFirst", "13.73", "–", "14.55", "–", "–", "–"]
+        x.split() == ["RtlpHpAllocVirtBlockCommitFirst", "13.73", "–", "14.55", "–", "none", "–"]
         for x in lines
     )
 

@@ -87,8 +87,9 @@ def test_every_published_figure_has_its_place_in_the_shipped_experiment(name: st
         if table.change:
             assert table.baseline in table.columns
         for cell in table.cells:
-            assert cell.value > 0
-            assert cell.measure in MEASURES
+            # What nothing stands for may be a measure that dballoc does not have.
+            assert cell.value > 0 or cell.variant is None
+            assert cell.measure in MEASURES or cell.variant is None
             if "microbenchmarks" not in experiment.workloads:
                 assert cell.workload is None or cell.workload in experiment.workloads
             if isinstance(cell.threads, int):

@@ -174,6 +174,8 @@ def _compare_table(measured: MeasuredFigures, table: PublishedTable) -> TableCom
         _compare_pair(group, earlier, later)
         for group, members in groups.items()
         for earlier, later in combinations(_add_baseline(table, members), 2)
+        # A published 0, of reads for one, has no ratio.
+        if earlier.published and later.published
     ]
     falls = _compare_collapses(measured, table) if table.collapse else []
     return TableComparison(table, figures, pairs, falls)

@@ -10,7 +10,11 @@ from dballoc.document.model import Table
 from dballoc.ground.numbers import NOTHING, listing, percent
 from dballoc.questions.campaign.figures.profiles import CampaignContention, Profiles
 from dballoc.questions.published.inclusive_frames import MeasuredFrames, measure_frames
-from dballoc.questions.published.post_figures import FrameTable, PublishedFrame
+from dballoc.questions.published.post_figures import (
+    NOT_VISIBLE,
+    FrameTable,
+    PublishedFrame,
+)
 
 # Of the stacks; frames that are all on fewer are in no order that means anything.
 _LEAST_SHARE = 0.001
@@ -82,18 +86,29 @@ def narrow_frames(frames: FrameTable, measured: Mapping[str, MeasuredFrames]) ->
     the post's functions, the unit, and what stands for the functions here, which the report has.
     """
     table = tabulate_frames(frames, measured)
+    sentences = [*describe_frame_order(frames, measured), "Per cent."]
+    if any(frame.not_visible for frame in frames.frames):
+        sentences.append(f"{_NARROW}: {NOT_VISIBLE}, says the post.")
     return replace(
         table,
         columns=[heading.removesuffix(": published") for heading in table.columns[:-1]],
         rows=[
-            [frame.rpartition("!")[2], *(share.removesuffix(" %") for share in shares[:-1])]
+            [frame.rpartition("!")[2], *map(_shorten_share, shares[:-1])]
             for frame, *shares in table.rows
         ],
-        caption=" ".join([*describe_frame_order(frames, measured), f"Per cent. {table.caption}"]),
+        caption=" ".join([*sentences, table.caption]),
     )
 
 
-_FRAMES = ("frame", "column", "variant", "published", "ours", "stands_for_it")
+# What a narrow table has in place of "not visible".
+_NARROW = "none"
+
+
+def _shorten_share(share: str) -> str:
+    return _NARROW if share == NOT_VISIBLE else share.removesuffix(" %")
+
+
+_FRAMES = ("frame", "column", "variant", "published", "not_visible", "ours", "stands_for_it")
 
 
 def collect_frame_table(frames: FrameTable, profiles: Profiles) -> pl.DataFrame:
@@ -105,6 +120,7 @@ def collect_frame_table(frames: FrameTable, profiles: Profiles) -> pl.DataFrame:
             column,
             variant,
             frame.shares.get(column),
+            column in frame.not_visible,
             _find_share(measured, variant, frame),
             " ".join(frame.functions),
         )
@@ -124,8 +140,10 @@ def _format_shares(
 ) -> list[str]:
     cells = []
     for column, variant in frames.variants.items():
-        shares = frame.shares.get(column), _find_share(measured, variant, frame)
-        cells += [percent(share, 2) for share in shares]
+        published = (
+            NOT_VISIBLE if column in frame.not_visible else percent(frame.shares.get(column), 2)
+        )
+        cells += [published, percent(_find_share(measured, variant, frame), 2)]
     return cells
 
 

@@ -20,7 +20,7 @@ NAME.csv has a line a figure: ``table``; ``row`` and ``column``, as the post has
 and ``threads`` (a number; "best" or "largest" for those over all levels; empty for a figure of the
 whole run or of its only level); ``variant``: of ours, empty where none stands for it; ``measure``;
 ``value``. In lines of table ``frames``, ``row`` is the frame, ``column`` the post's name of the
-variant, ``value`` per cent.
+variant, ``value`` per cent, or "not visible" where the post says so of the frame.
 """
 
 import csv
@@ -32,16 +32,19 @@ from typing import Any, Literal
 
 # The CSV's name of this table.
 FRAMES = "frames"
+# The value of a frame that the post looked for and did not see.
+NOT_VISIBLE = "not visible"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedFrame:
-    """A function of the post's profile. ``shares``: by column, 1 = all; the rest as in the
-    module's text.
+    """A function of the post's profile. ``shares``: by column, 1 = all; ``not_visible``: columns
+    in which the post says that it is not visible; the rest as in the module's text.
     """
 
     name: str
     shares: Mapping[str, float]
+    not_visible: frozenset[str] = frozenset()
     functions: tuple[str, ...] = ()
     below_malloc: bool = False
     remark: str = ""
@@ -66,12 +69,18 @@ def parse_frames(table: Mapping[str, Any], lines: list[dict[str, str]]) -> Frame
     match each other.
     """
     shares: dict[str, dict[str, float]] = {}
+    not_visible: dict[str, set[str]] = {}
     for line in lines:
-        shares.setdefault(line["row"], {})[line["column"]] = round(float(line["value"]) / 100, 6)
+        of_frame = shares.setdefault(line["row"], {})
+        if line["value"] == NOT_VISIBLE:
+            not_visible.setdefault(line["row"], set()).add(line["column"])
+        else:
+            of_frame[line["column"]] = round(float(line["value"]) / 100, 6)
     frames = tuple(
         PublishedFrame(
             name=entry["name"],
             shares=shares.pop(entry["name"]),
+            not_visible=frozenset(not_visible.get(entry["name"], ())),
             functions=tuple(entry.get("functions", ())),
             below_malloc=entry.get("below_malloc", False),
             remark=entry.get("remark", ""),

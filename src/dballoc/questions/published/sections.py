@@ -241,10 +241,7 @@ _PAIRS = (
 
 
 def _describe_agreement(compared_tables: list[TableComparison]) -> str:
-    rows = sum(
-        len(compared.table.rows if compared.table.across == "columns" else compared.table.columns)
-        for compared in compared_tables
-    )
+    rows = sum(len(_list_comparable(compared)) for compared in compared_tables)
     shapes = Counter(shape for compared in compared_tables for shape in compared.shapes.values())
     measured = sum(len(_list_measured(compared)) for compared in compared_tables)
     if not measured:
@@ -263,6 +260,14 @@ def _describe_agreement(compared_tables: list[TableComparison]) -> str:
         + (f"; {alone} {'has' if alone == 1 else 'have'} one figure alone." if alone else ".")
     )
     return f"{sentence} It differs in {listing(differing)}." if differing else sentence
+
+
+def _list_comparable(compared: TableComparison) -> set[str]:
+    """Return the rows, or the columns where these are compared, with any figure that a variant of
+    ours stands for.
+    """
+    place = 0 if compared.table.across == "columns" else 1
+    return {key[place] for key, figure in compared.figures.items() if figure.cell.variant}
 
 
 def _list_measured(compared: TableComparison) -> set[str]:
