@@ -56,7 +56,7 @@ def build_experiment(table: dict[str, Any], origin: str, cores: int | None = Non
     """
     with readers.naming(origin):
         readers.sensible(table)  # flags have been laid over it, whose words are anything
-    table = sweep.expand_sweeps(table, cores, origin)
+    table = sweep.compute_tunables(sweep.expand_sweeps(table, cores, origin), cores, origin)
     try:
         return Experiment.model_validate(table)
     except ValidationError as error:

@@ -11,10 +11,10 @@ import copy
 import json
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from dballoc.experiment import experiment_file
+from dballoc.experiment import experiment_file, sweep
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.durations_and_sizes import format_duration, format_size, parse_size
 from dballoc.experiment.model import Cpu, Experiment, FullScale, Time
@@ -112,10 +112,20 @@ def scale_table(table: Table, text: str, cpus: Collection[int], origin: str) -> 
     ``--scale``; ``cpus``: the available CPUs. Raises UsageError as for :func:`scale_experiment`.
     """
     experiment = experiment_file.build_experiment(table, origin)
-    return _shrink(experiment, parse_share(text, experiment.small, origin), cpus, origin)
+    share = parse_share(text, experiment.small, origin)
+    return _shrink(experiment, share, cpus, origin, table["variant"])
 
 
-def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin: str) -> Table:
+def _shrink(
+    experiment: Experiment,
+    factor: float,
+    cpus: Collection[int],
+    origin: str,
+    written: Sequence[Table] = (),
+) -> Table:
+    """Return the smaller experiment. ``written``: the variants as their file has them, for tunables
+    over the number of CPUs.
+    """
     if experiment.scaled is not None:
         raise UsageError(
             f"{origin}: --scale: the experiment is already scaled to {experiment.scaled.factor:g}"
@@ -149,13 +159,32 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
     for key, least in (("start", LEAST_CACHE), ("tolerance", LEAST_TOLERANCE)):
         if size := getattr(experiment.fit, key):
             table["fit"][key] = _shrink_size(size, factor, least)
-    fitted = fit_cpus(table, cpus)
+    fitted = _compute_tunables(fit_cpus(table, cpus), written, len(cpus), origin)
     kept = {variant["name"] for variant in fitted["variant"]}
     if left_out := [v.name for v in experiment.variant if v.name not in kept]:
         fitted["scaled"] = fitted["scaled"] | {"left_out": left_out}
     changed = [key for key in FullScale.model_fields if full.get(key) != fitted.get(key)]
     fitted["scaled"] = fitted["scaled"] | {"full": {key: full.get(key, {}) for key in changed}}
     return fitted
+
+
+def _compute_tunables(fitted: Table, written: Sequence[Table], cores: int, origin: str) -> Table:
+    """Return the table with the tunables over ``cores`` computed for the CPUs that it has now."""
+    expressions = {
+        variant.get("name"): {
+            name: value
+            for name, value in variant.get("tunables", {}).items()
+            if sweep.is_over_cores(value)
+        }
+        for variant in written
+    }
+    variants = [
+        variant | {"tunables": variant["tunables"] | over_cores}
+        if (over_cores := expressions.get(variant["name"]))
+        else variant
+        for variant in fitted["variant"]
+    ]
+    return sweep.compute_tunables(fitted | {"variant": variants}, cores, origin)
 
 
 def restore_full_scale(experiment: Experiment) -> Experiment:

@@ -1,5 +1,5 @@
 """Expand sweeps: one variant of an experiment's table becomes one variant for each value of a
-setting. Pure.
+setting. Also compute tunables that are written as expressions over the CPUs. Pure.
 
 A name in capitals is a variable of ``env``, one in lower case a setting of ``tunables``,
 ``server.NAME`` an option of the server. Several names give a variant for every combination.
@@ -27,6 +27,36 @@ _EXPRESSION = re.compile(r"\bcores\b")
 _OPERATORS: dict[type, Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
+
+
+def compute_tunables(table: Table, cores: int | None, origin: str) -> Table:
+    """Return the table with each variant's tunables that are expressions over ``cores`` as numbers.
+
+    ``cores``: as for :func:`expand_sweeps`. Raises UsageError that begins with ``origin`` for what
+    is no expression.
+    """
+    variants = table.get("variant")
+    if not isinstance(variants, list):
+        return table
+    return {**table, "variant": [_compute_tunables(v, table, cores, origin) for v in variants]}
+
+
+def is_over_cores(value: Any) -> bool:
+    """Whether a setting's value is written as an expression over ``cores``."""
+    return isinstance(value, str) and _EXPRESSION.search(value) is not None
+
+
+def _compute_tunables(variant: Any, table: Table, cores: int | None, origin: str) -> Any:
+    tunables = variant.get("tunables") if isinstance(variant, dict) else None
+    if not isinstance(tunables, dict) or not any(map(is_over_cores, tunables.values())):
+        return variant
+    where = f'{origin}: variant "{variant.get("name")}": tunables'
+    count = _count_cores(table, variant, cores)
+    computed = {
+        name: _list_values(name, [value], count, where)[0] if is_over_cores(value) else value
+        for name, value in tunables.items()
+    }
+    return {**variant, "tunables": computed}
 
 
 def expand_sweeps(table: Table, cores: int | None, origin: str) -> Table:
@@ -108,7 +138,7 @@ def _list_values(name: str, values: list[Any], cores: int | None, where: str) ->
         if not isinstance(value, str | int | float):
             raise UsageError(f"{where}: {name}: {value!r} is neither a text nor a number")
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if _EXPRESSION.search(text):
+        if is_over_cores(text):
             if cores is None:
                 raise UsageError(
                     f"{where}: {name}: the number of cores is not known here; write numbers instead"

@@ -220,6 +220,22 @@ def test_cpus_become_those_that_are_here(
     assert small.cpu.model_dump(exclude_none=True) == got
 
 
+def test_tunables_over_the_cpus_follow_them(experiment: Make) -> None:
+    table = {
+        "baseline": "j", "workloads": ["oltp_read_only"], "threads": [1], "cpu": {"count": 32},
+        "variant": [
+            {"name": "j", "allocator": "jemalloc"},
+            {"name": "more", "allocator": "jemalloc", "tunables": {"narenas": "16*cores", "thp": "never"}},
+        ],
+    }  # fmt: skip
+    full = experiment_file.build_experiment(table, "x")
+    assert full.find("more").tunables == {"narenas": "512", "thp": "never"}
+    shrunk = scale.scale_table(table, "0.01", TWO, "x")
+    small = experiment_file.build_experiment(shrunk, "x")
+    assert small.find("more").tunables == {"narenas": "32", "thp": "never"}
+    assert scale.restore_full_scale(small).variant == full.variant
+
+
 def test_of_variants_that_come_out_alike_the_first_stays(experiment: Make) -> None:
     variants = [{"name": f"v{n}", "cpu": {"count": n}} for n in (4, 8, 16, 32)]
     small = scale.scale_experiment(experiment(variant=variants, baseline="v8"), 0.5, TWO, "x")

@@ -192,6 +192,26 @@ def test_one_line_for_what_makes_no_sense(wrong, line) -> None:
         build({"name": "glibc"}, {"name": "v", "sweep": wrong})
 
 
+def test_a_tunable_may_be_over_the_cores_without_a_sweep() -> None:
+    many = {
+        "name": "j",
+        "allocator": "jemalloc",
+        "tunables": {"narenas": "16*cores", "thp": "never"},
+    }
+    four = {**many, "name": "four", "cpu": {"count": 4}}
+    assert [v.tunables for v in build({"name": "glibc"}, many, four).variant[1:]] == [
+        {"narenas": "192", "thp": "never"},
+        {"narenas": "64", "thp": "never"},
+    ]
+    with pytest.raises(
+        UsageError, match=r'^x.toml: variant "j": tunables: narenas: .*write numbers'
+    ):
+        build({"name": "glibc"}, many, cores=None)
+    many["tunables"]["narenas"] = "cores cores"
+    with pytest.raises(UsageError, match=r"tunables: narenas: .* is not an expression over cores"):
+        build({"name": "glibc"}, many)
+
+
 def test_a_misspelt_sweep_is_found() -> None:
     with pytest.raises(UsageError, match='did you mean "sweep"'):
         build({"name": "glibc"}, {"name": "v", "swep": {"A": [1]}})

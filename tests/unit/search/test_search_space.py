@@ -1,6 +1,7 @@
 """What a search may set, and how proposals follow from what was tried."""
 
 import math
+import tomllib
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from dballoc import catalogue
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
 from dballoc.experiment.model import Tune, Variant
+from dballoc.experiment.sweep import evaluate_expression
 from dballoc.ground.errors import UsageError
 from dballoc.search import propose_parameters as proposals
 from dballoc.search.propose_parameters import (
@@ -266,3 +268,14 @@ def test_a_bound_on_one_malloc_alone_is_refused_and_one_on_a_workload_is_kept() 
 def test_what_no_search_can_be_for(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--for: "):
         parse_aim(text)
+
+
+def test_a_search_goes_as_far_in_arenas_as_the_shipped_comparison_of_them() -> None:
+    table = tomllib.loads(catalogue.experiments()["percona-2013-more-arenas"])
+    written = [
+        v["tunables"]["narenas"] for v in table["variant"] if "narenas" in v.get("tunables", {})
+    ]
+    assert written == ["8*cores", "16*cores"]
+    [knob] = [k for k in space_of("jemalloc").knobs if k.name == "narenas"]
+    assert (knob.least, knob.most) == (1, 128)
+    assert all(knob.takes(str(evaluate_expression(text, 8))) for text in written)
