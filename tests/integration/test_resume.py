@@ -1,12 +1,31 @@
 """Levels with a fresh start each; Ctrl-C, and the same command again."""
 
 import os
+import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from harness import Cli, Experiment, processes_of, rows, server_pid, wait_until
 
+from dballoc.allocators.find_library import find_allocator
+from dballoc.ground.errors import UsageError
+
 ONE = [{"name": "glibc"}]
+
+
+@pytest.fixture
+def own_jemalloc(home: Path) -> Iterator[Path]:
+    """A library in no package, as the user has built it."""
+    try:
+        [library] = find_allocator("jemalloc").libraries
+    except UsageError as lacking:
+        pytest.skip(str(lacking))
+    place = home / "built"
+    place.mkdir()
+    yield Path(shutil.copy(library, place / "libmine.so"))
+    shutil.rmtree(place)
 
 
 def test_fresh_levels_give_each_a_start(
@@ -84,3 +103,35 @@ def test_a_dry_run_starts_nothing(run_cli: Cli, tiny_experiment: Experiment, out
     assert done.status == 0, done.text
     assert "12 (4 solo blocks of 3)" in done.stdout
     assert not out.exists()
+
+
+def test_a_malloc_of_ones_own_is_the_same_to_the_end(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path, own_jemalloc: Path
+) -> None:
+    command = (
+        "bench", tiny_experiment(time={"idle": "0s"}, variant=ONE),
+        "--preload", own_jemalloc, "--out", out,
+    )  # fmt: skip
+    done = run_cli(*command)
+    assert done.status == 0, done.text
+    assert {
+        (r["name"], r["libraries"]) for r in rows(out, "SELECT name, libraries FROM variant")
+    } == {
+        ("glibc", "[]"),
+        ("mine", f'["{own_jemalloc}"]'),
+    }
+    assert {r["outcome"] for r in rows(out, "SELECT outcome FROM trial")} == {"ok"}
+    done = run_cli(*command)
+    assert done.status == 0, done.text
+
+    with own_jemalloc.open("ab") as file:
+        file.write(b"another build")
+    done = run_cli(*command)
+    assert done.status == 2, done.text
+    assert (
+        f"variant 'mine': {own_jemalloc} changed since its trials ran; choose a new --out"
+        in done.text
+    )
+    # A report needs the library no more.
+    own_jemalloc.unlink()
+    assert run_cli("report", out).status == 0

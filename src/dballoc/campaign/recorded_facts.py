@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import dballoc
+from dballoc.campaign.own_libraries import hash_preloads
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.experiment import experiment_file
@@ -39,6 +40,7 @@ def make_common_facts(setting: Prepared) -> Facts:
         designs=(Design.SOLO,),
         planned_blocks={},
         duet=DuetFacts(),
+        preloads=hash_preloads(experiment),
     )
 
 

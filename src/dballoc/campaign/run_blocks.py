@@ -14,6 +14,7 @@ from dballoc.campaign.interruptible_session import Session, run_in_session
 from dballoc.campaign.looks import Extension, Looks
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer, Plan
+from dballoc.campaign.own_libraries import check_preloads, hash_preloads
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.recorded_facts import check_margin
 from dballoc.campaign.trial.server_in_trial import Interrupted
@@ -378,7 +379,7 @@ class CampaignRun:
 
 def open_results(session: Session, kind: str | None, make_facts: Callable[[], Facts]) -> Results:
     """Open the session's results, of this ``kind``, or make them. Raises UsageError if another verb
-    made them, or if they are asked for another margin.
+    made them, if they are asked for another margin, or if a library of the user's is another one.
     """
     path = session.directory.path
     if not (path / FILE).exists():
@@ -392,6 +393,10 @@ def open_results(session: Session, kind: str | None, make_facts: Callable[[], Fa
             verb = facts.kind or "bench"
             raise UsageError(f"{path}: results of dballoc {verb}; choose a new --out")
         check_margin(session.setting.margin, facts.margin, path)
+        if results.trials():
+            check_preloads(session.setting.experiment, facts.preloads, path)
+        else:
+            results.change_facts(preloads=hash_preloads(session.setting.experiment))
         on_failure.pop_all()
     session.observer.notice(f"resuming: {results.trials()} trials are finished already")
     session.directory.remove_unfinished_trials(results.directories())

@@ -257,7 +257,8 @@ class Facts:
     before they are chosen; ``survey``: by workload, where trials have not all of them;
     ``searched_workloads``: which ones they have. Of a confirmation: ``finalists_elsewhere``: how
     many finalists the others have. ``settled_otherwise``: by variant, for each variable that its
-    server does not have which settles, the substitute or "".
+    server does not have which settles, the substitute or "". ``preloads``: by variant, the SHA-256
+    of each library that it names by path.
     """
 
     dballoc: Word
@@ -278,6 +279,7 @@ class Facts:
     option_defaults: dict[Word, Word] = field(default_factory=dict)
     counters: CounterFacts | None = None
     settled_otherwise: dict[Word, dict[Word, Word]] = field(default_factory=dict)
+    preloads: dict[Word, tuple[Word, ...]] = field(default_factory=dict)
     decided: dict[_DesignName, Count] = field(default_factory=dict)
     budget_looks: dict[_DesignName, tuple[Count, ...]] = field(default_factory=dict)
     ending: Word | None = None

@@ -41,7 +41,7 @@ def build(
 ) -> Experiment:
     flags = {"trace": Path("/data/oltp.trace"), "allocators": "glibc,jemalloc", **flags}
     source = ExperimentSource(
-        **{name: flags.pop(name) for name in ("allocators", "sweep") if name in flags}
+        **{n: flags.pop(n) for n in ("allocators", "preload", "sweep") if n in flags}
     )
     keys = {"memory": "limits.memory", "blocks": "blocks"}
     changes = {key: flags.pop(name) for name, key in keys.items() if name in flags}
@@ -77,6 +77,8 @@ def test_a_malloc_of_ones_own_beside_glibc() -> None:
     model = build(allocators=None, preload=[Path("/opt/libmine.so.2")])
     assert [v.name for v in model.variant] == ["glibc", "mine"]
     assert model.find("mine").preload == ["/opt/libmine.so.2"]
+    same = build(allocators="glibc,/opt/libmine.so.2")
+    assert experiment_file.compute_identity(same) == experiment_file.compute_identity(model)
     assert build(allocators="jemalloc").baseline == "jemalloc"
     assert build(baseline="jemalloc").baseline == "jemalloc"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.catalogue import cycles, experiments, look_up, workloads
+from dballoc.cli.shared import own_malloc
 from dballoc.cli.shared.field_flags import Changes, parse_words
 from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.experiment import experiment_file
@@ -56,7 +57,7 @@ def experiment(
     changes = {k: v for k, v in flags.items() if v is not None}
     if changes and origin is None and named is None:
         where = "command line"
-    below = {k: changes.pop(k) for k in ("allocators",) if k in changes}
+    below: Table = {k: changes.pop(k) for k in ("allocators", "preload") if k in changes}
     workload_names = {**workloads(), **cycles()}
     table = overlay(
         anchor_paths(table, origin.parent if origin else Path.cwd(), workload_names), below
@@ -83,6 +84,7 @@ def read_experiment(
     named = source.named or (None if file else default)
     variants = {
         "allocators": None if source.allocators is None else parse_words(source.allocators),
+        "preload": source.preload,
         "sweep": parse_sweeps(source.sweep),
     }
     layers: list[Callable[[Table], Table]] = []
@@ -116,15 +118,19 @@ def make_record_changes(record: bool, limit: str | None) -> Table:
 
 def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     """Return ``table`` with the flags in it. Dotted names are keys of sections; ``allocators``
-    replaces the variants.
+    replaces the variants, ``preload`` adds variants of the user's libraries.
     """
     result = {k: dict(v) if isinstance(v, dict) else v for k, v in table.items()}
     flags = dict(flags)
     if (names := flags.pop("allocators", None)) is not None:
         if not names:
             raise UsageError("--allocators: name at least one, like glibc,jemalloc")
-        result["variant"] = [{"name": n, "allocator": n} for n in names]
-        result["baseline"] = "glibc" if "glibc" in names else names[0]
+        result["variant"] = make_variants(names)
+        result["baseline"] = "glibc" if "glibc" in names else result["variant"][0]["name"]
+    for path in dict.fromkeys(flags.pop("preload", ())):
+        variants: list[Any] = list(result.get("variant", []))
+        baseline = str(result.get("baseline"))
+        result["variant"] = variants + own_malloc.make_variants(path, variants, baseline)
     for target, name, values in flags.pop("sweep", ()):
         result["variant"] = _with_sweep(result, target or result.get("baseline"), name, values)
     if "budget" in flags and "blocks" not in flags:
@@ -159,6 +165,17 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
             place = place.setdefault(section, {})
         place[key] = {**place.get(key, {}), **value} if isinstance(value, dict) else value
     return result
+
+
+def make_variants(words: Sequence[str | Path]) -> list[Table]:
+    """Return a variant for each allocator's name and each path of a library."""
+    variants: list[Table] = []
+    for word in words:
+        if isinstance(word, Path) or own_malloc.is_path(word):
+            variants += own_malloc.make_variants(Path(word), variants)
+        else:
+            variants.append({"name": word, "allocator": word})
+    return variants
 
 
 def _drop_profile_place(table: Table, flags: Table) -> None:

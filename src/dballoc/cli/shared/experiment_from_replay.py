@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from dballoc.cli.shared import experiment_from_flags
+from dballoc.cli.shared import experiment_from_flags, own_malloc
 from dballoc.cli.shared.field_flags import Changes, parse_words
 from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.experiment import experiment_file
@@ -17,9 +17,6 @@ from dballoc.experiment.model import REPLAY, Experiment, TouchMode
 from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 
-# Characters that an experiment's name may have.
-_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+=@-")
-_LONGEST = 64
 _WHERE = "command line"
 
 
@@ -33,13 +30,6 @@ class ReplayFlags:
             metavar="TRACE", help="A trace, or a recording of dballoc exec --probe trace."
         ),
     ]
-    preload: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A malloc of your own to compare too, like ./libmine.so; may be given again.",
-        ),
-    ] = None
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -116,11 +106,8 @@ def build_replay_experiment(
     """
     if flags.speed is not None and flags.mode != "timed":
         raise UsageError("--speed: only with --mode timed; fast replays have no pace")
-    names = parse_words(source.allocators or "")
-    variants: list[dict[str, Any]] = [
-        {"name": name, "allocator": name} for name in names or _default_names(flags.preload)
-    ]
-    variants += [_make_own_variant(path) for path in flags.preload or []]
+    names = parse_words(source.allocators or "") or _default_names(source.preload)
+    variants = experiment_from_flags.make_variants([*names, *(source.preload or [])])
     variants = _spread_modes(variants, parse_words(flags.thp or ""))
     sweeps = experiment_from_flags.parse_sweeps(source.sweep) or []
     _refuse_server_settings(sweeps)
@@ -152,8 +139,7 @@ def build_replay_experiment(
 def name_after(trace: Path) -> str:
     """Return a trace's file name as a name of an experiment."""
     stem = trace.name.removesuffix(".trace")
-    name = "".join(letter if letter in _SAFE else "-" for letter in stem)[:_LONGEST]
-    return name if name and name[0].isalnum() else f"trace-{name}"[:_LONGEST]
+    return own_malloc.fit_name(stem, "trace")
 
 
 def _default_names(preloads: list[Path] | None) -> list[str]:
@@ -161,11 +147,6 @@ def _default_names(preloads: list[Path] | None) -> list[str]:
     if preloads:
         return ["glibc"]
     raise UsageError("replay: on which mallocs? Give --allocators glibc,jemalloc,… or --preload")
-
-
-def _make_own_variant(path: Path) -> dict[str, Any]:
-    stem = path.name.partition(".so")[0].removeprefix("lib") or path.name
-    return {"name": stem, "preload": [str(path.expanduser().absolute())]}
 
 
 def _spread_modes(variants: list[dict[str, Any]], modes: list[str]) -> list[dict[str, Any]]:

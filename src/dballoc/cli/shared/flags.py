@@ -36,8 +36,15 @@ class ExperimentSource:
         str | None,
         typer.Option(
             metavar="A,B,…",
-            help="Allocators to compare; the baseline is glibc if it is one of them, else the "
-            "first.",
+            help="Allocators to compare, by name or by the path of a library; the baseline is "
+            "glibc if it is one of them, else the first.",
+        ),
+    ] = None
+    preload: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A malloc of your own beside the others, like ./libmine.so; may be given again.",
         ),
     ] = None
     sweep: Annotated[

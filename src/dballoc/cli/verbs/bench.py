@@ -10,7 +10,7 @@ from dballoc.experiment.model import Experiment
 
 @takes_flags(
     [
-        ("experiment", "named", "scale", "allocators", "sweep", "like"),
+        ("experiment", "named", "scale", "allocators", "preload", "sweep", "like"),
         flags.SERVER,
         ("defaults_file", "login_path", "server.connect"),
         ("workloads", "threads", "load.options", "load.prepared_statements"),
