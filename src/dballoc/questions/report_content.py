@@ -31,7 +31,7 @@ from dballoc.questions.campaign.answer.recommendation import (
 )
 from dballoc.questions.campaign.charts import levels, memory, speed_against_memory
 from dballoc.questions.campaign.charts import memory as pieces
-from dballoc.questions.campaign.figures import level_curves, trial_tables
+from dballoc.questions.campaign.figures import full_cpus, level_curves, trial_tables
 from dballoc.questions.campaign.figures.level_curves import compare_all_pairs
 from dballoc.questions.campaign.figures.profiles import CampaignContention, Heaps, Profiles
 from dballoc.questions.campaign.figures.time_series import build_time_series
@@ -401,7 +401,7 @@ def _make_group_section(
         for m in levels.list_charted(summary, w, group)
     ]
     shown = _tabulate_each(campaign, group, workloads)
-    text = _CPU if group == "cpu" else [_SOLO]
+    text = [*_CPU, *full_cpus.describe_full_cpus(campaign)] if group == "cpu" else [_SOLO]
     return Section(key=group, title=GROUPS[group], text=text, figures=figures, tables=shown)
 
 

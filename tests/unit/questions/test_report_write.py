@@ -194,7 +194,10 @@ def test_many_workloads_stay_readable(campaign: Campaign, sequence: str) -> None
     assert "Of several workloads the one with the least favourable interval" in text
     console = Console(file=io.StringIO(), width=100)
     print_document(console, gather_document(directory))
-    assert f"QPS over {len(MANY) - 1} workloads with 4 clients, mean of the ratios to glibc: jemalloc" in text
+    assert (
+        f"QPS over {len(MANY) - 1} workloads with 4 clients, mean of the ratios to glibc: jemalloc"
+        in text
+    )
     assert console.file.getvalue().count("\n") < 36  # type: ignore[attr-defined]
     widest = max(line.count(" | ") for line in text.splitlines() if line.startswith("|"))
     assert widest <= 12

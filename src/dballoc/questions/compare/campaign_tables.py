@@ -202,16 +202,19 @@ def _find_highest_vsz(samples: pl.DataFrame) -> pl.DataFrame:
 
 
 def _share_host_time(host_steps: pl.DataFrame) -> pl.DataFrame:
-    """Return what the host did in each step's window: its CPU time by kind, ``host_busy`` and
-    ``host_total`` in seconds, ``host_switches`` (null where its kernel does not count them).
+    """Return what the host did in each step's window: its CPU time by kind, ``host_idle`` (waits
+    for storage included), ``host_busy`` and ``host_total`` in seconds, ``host_switches`` (null
+    where its kernel does not count them).
     """
     busy = pl.col("user") + pl.col("system")
+    idle = pl.col("idle") + pl.col("iowait")
     return host_steps.select(
         *_STEP,
         host_user="user",
         host_system="system",
+        host_idle=idle,
         host_busy=busy,
-        host_total=busy + pl.col("idle") + pl.col("iowait") + pl.col("steal"),
+        host_total=busy + idle + pl.col("steal"),
         host_switches=_omit_zero("switches"),
     ).filter(pl.col("host_total") > 0)
 

@@ -1,0 +1,130 @@
+"""Find the levels at which CPUs are full: there no malloc can make a server use more of them, so
+shares of CPU converge whatever it does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dballoc.experiment.cpu_list import parse_cpus
+from dballoc.ground.numbers import count, listing, percent
+from dballoc.questions.campaign.figures.level_curves import average_levels
+from dballoc.questions.compare.campaign_tables import Campaign
+from dballoc.questions.compare.split_by_host import list_environments
+
+# CPUs that are idle for less than this share of the time are full.
+_IDLE = 0.05
+# So many workloads are named; more are counted.
+_MOST = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelIdle:
+    """A level of a variant, and the share of the time for which CPUs were idle (1 = all)."""
+
+    workload: str
+    threads: int
+    variant: str
+    idle: float
+
+
+def describe_full_cpus(campaign: Campaign) -> list[str]:
+    """Return sentences on the levels at which the host's CPUs were full, and those of servers that
+    have CPUs of their own; nothing where neither was measured.
+    """
+    host, servers = list_host_idle(campaign), list_server_idle(campaign)
+    sentences = [
+        *([describe_idle(host, "the host's CPUs", campaign.names)] if host else []),
+        *([describe_idle(servers, "the servers' own CPUs", campaign.names)] if servers else []),
+    ]
+    if host and not servers and (parts := _list_smaller_counts(campaign)):
+        sentences.append(
+            f"Server and clients ran on {listing(parts)}; whether these alone were full was not "
+            "measured."
+        )
+    if any(level.idle < _IDLE for level in (*host, *servers)):
+        sentences.append(
+            "Where CPUs are full, user CPU is near its most with any malloc: what differs there "
+            "is throughput and cpu/o."
+        )
+    return sentences
+
+
+def list_host_idle(campaign: Campaign) -> list[LevelIdle]:
+    """Return how idle the host was at each level, as far as it was measured."""
+    return [
+        LevelIdle(workload=workload, threads=threads, variant=variant, idle=mean / 100)
+        for (workload, threads, variant), mean in _read_means(campaign, "host_idle").items()
+    ]
+
+
+def list_server_idle(campaign: Campaign) -> list[LevelIdle]:
+    """Return how idle each server's own CPUs were at each level, of variants whose servers have
+    some (``cpu.server``): what the server did not use of them.
+    """
+    experiment = campaign.experiment
+    sets = {v.name: experiment.cpu_of(v).server for v in experiment.variant}
+    numbers = {name: len(parse_cpus(cpus)) for name, cpus in sets.items() if cpus}
+    user, system = (_read_means(campaign, measure) for measure in ("user", "system"))
+    return [
+        LevelIdle(
+            workload=place[0],
+            threads=place[1],
+            variant=place[2],
+            idle=1 - (user[place] + system[place]) / 100 / numbers[place[2]],
+        )
+        for place in user
+        if place[2] in numbers and place in system
+    ]
+
+
+def describe_idle(levels: Sequence[LevelIdle], which: str, variants: Sequence[str]) -> str:
+    """Return the sentence on the levels at which ``which`` CPUs are full, or on the nearest to
+    it.
+    """
+    full = [level for level in levels if level.idle < _IDLE]
+    if not full:
+        nearest = min(levels, key=lambda level: level.idle)
+        return (
+            f"At no level were {which} full (idle for less than {percent(_IDLE, 0)} of the time): "
+            f"{percent(max(nearest.idle, 0.0))} at the least, {nearest.workload} with "
+            f"{count(nearest.threads, 'client')} under {nearest.variant}."
+        )
+    by_workload: dict[str, dict[int, list[str]]] = {}
+    for level in full:
+        by_workload.setdefault(level.workload, {}).setdefault(level.threads, []).append(
+            level.variant
+        )
+    parts = [
+        f"{workload} with {_describe_levels(by_level, variants)}"
+        for workload, by_level in by_workload.items()
+    ]
+    more = len(parts) - _MOST
+    shown = parts if more <= 0 else [*parts[:_MOST], f"{count(more, 'more workload')}"]
+    return (
+        f"{which[:1].upper()}{which[1:]} were full (idle for less than {percent(_IDLE, 0)} of the "
+        f"time) in {'; '.join(shown)}."
+    )
+
+
+def _describe_levels(by_level: Mapping[int, Sequence[str]], variants: Sequence[str]) -> str:
+    """Return ``256 (jemalloc) and 512 clients (all variants)``."""
+    words = []
+    for threads, names in sorted(by_level.items()):
+        everywhere = set(names) == set(variants)
+        words.append(f"{threads} ({'all variants' if everywhere else listing(names)})")
+    last = words[-1].replace(" (", f" client{'' if max(by_level) == 1 else 's'} (", 1)
+    return listing([*words[:-1], last])
+
+
+def _read_means(campaign: Campaign, measure: str) -> dict[tuple[str, int, str], float]:
+    rows = average_levels(campaign).filter(measure=measure)
+    columns = rows.select("workload", "threads", "variant", "mean")
+    return {(work, threads, name): mean for work, threads, name, mean in columns.iter_rows()}
+
+
+def _list_smaller_counts(campaign: Campaign) -> list[str]:
+    """Return on how many of the host's CPUs servers and clients ran, where these were not all."""
+    hosts = [machine.cpus for machine in list_environments(campaign) if machine.cpus]
+    counts = {campaign.experiment.cpu_of(v).count for v in campaign.experiment.variant}
+    fewer = sorted(n for n in counts if n is not None and hosts and n < max(hosts))
+    return [f"{n} of {max(hosts)} CPUs" for n in fewer]
