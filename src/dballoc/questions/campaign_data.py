@@ -154,6 +154,8 @@ def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) ->
             **describe_ratio(c.ratio),
             "blocks": c.ratio.blocks if c.ratio else 0,
             "confidence": comparisons.confidence(c.metric),
+            "bound": c.bound,
+            "bound_confidence": comparisons.get_bound_level(c.metric),
             "scatter": c.ratio.scatter if c.ratio and c.ratio.interval else None,
             "smallest_detectable": c.ratio.detectable if c.ratio and c.ratio.interval else None,
             "verdict": "descriptive"
@@ -243,6 +245,8 @@ def _describe_figure(comparison: Comparison, comparisons: Comparisons) -> dict[s
         "design": m.design,
         "confidence": comparisons.confidence(m),
         **describe_ratio(r),
+        "bound": comparison.bound,
+        "bound_confidence": comparisons.get_bound_level(m),
         "blocks": r.blocks if r else 0,
         "verdict": describe_verdict(comparison, comparisons) if is_judged else None,
     }

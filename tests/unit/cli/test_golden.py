@@ -36,7 +36,7 @@ def as_number(cell: str) -> str | float:
     try:
         return float(f"{float(cell):.9g}")
     except ValueError:
-        return cell.partition(" (smallest detectable")[0]
+        return cell.partition(" (")[0]
 
 
 def read_table(path: Path) -> list[list[str | float]]:

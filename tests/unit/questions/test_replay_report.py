@@ -23,6 +23,7 @@ from dballoc.deploy.deployment import build_deployment
 from dballoc.document.model import Document
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.questions.campaign.answer.conditions_and_preference import parse_preference
+from dballoc.questions.campaign.answer.recommendation import Ending
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.questions.compare.campaign_tables import load_campaign, load_server_campaign
 from dballoc.questions.diff.figures import compare_campaigns
@@ -136,6 +137,14 @@ def test_idle_heap_is_judged_by_nobody_where_the_clock_is_not_kept(tmp_path: Pat
     assert "\n" not in str(e.value)
     judge_replays(load_campaign(fast), parse_preference("glibc:rss_idle<=1.05"))
     judge_replays(load_campaign(timed), preferred)
+
+
+@pytest.mark.parametrize(
+    ("prefer", "use"), [("cpu<=1.5", "jemalloc"), ("cpu<=1", "mimalloc"), ("memory", "mimalloc")]
+)
+def test_conditions_are_judged_on_replays_too(tmp_path: Path, prefer: str, use: str) -> None:
+    judged = judge_replays(load_campaign(build_replays(tmp_path / "r")), parse_preference(prefer))
+    assert (judged.recommendation.ending, judged.recommendation.subject) == (Ending.USE, use)
 
 
 def test_a_malloc_that_the_catalogue_does_not_know_may_give_memory_back_by_the_clock() -> None:

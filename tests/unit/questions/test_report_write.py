@@ -191,7 +191,7 @@ def test_many_workloads_stay_readable(campaign: Campaign, sequence: str) -> None
     assert "what hot-points" in text
     # No chart of each, and no sentence of each.
     assert len(list((page.parent / "charts").glob("*.svg"))) <= 9
-    assert "Of several workloads the one with the least favourable interval" in text
+    assert "Of several workloads the one that may be the worst" in text
     console = Console(file=io.StringIO(), width=100)
     print_document(console, gather_document(directory))
     assert (

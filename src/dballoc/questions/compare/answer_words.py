@@ -15,7 +15,7 @@ from dballoc.questions.compare.client_connections import (
     count_client_connections,
 )
 from dballoc.questions.compare.procedure import Procedure
-from dballoc.questions.compare.ratios_as_text import format_detectable
+from dballoc.questions.compare.ratios_as_text import describe_resolution
 from dballoc.questions.compare.split_by_host import LostHosts, count_lost_hosts
 from dballoc.questions.compare.verdict import Verdict
 
@@ -126,8 +126,7 @@ def describe_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
     if not comparison.judged:
         return comparison.verdict.value
     if comparison.verdict is Verdict.UNDECIDED:
-        smallest = format_detectable(comparison.ratio.detectable)
-        return f"{Verdict.UNDECIDED} (smallest detectable: {smallest})"
+        return f"{Verdict.UNDECIDED} ({describe_resolution(comparison.ratio.detectable)})"
     return comparison.verdict.value
 
 

@@ -48,6 +48,13 @@ class Comparison:
             return Verdict.NOT_JUDGED
         return judge_ratio(self.ratio)
 
+    @property
+    def bound(self) -> float | None:
+        """How far the ratio may lie on the bad side, by its one-sided bound; None without one."""
+        if self.ratio is None or self.ratio.bounds is None:
+            return None
+        return self.ratio.bounds.high if self.metric.better == "lower" else self.ratio.bounds.low
+
 
 @dataclass(frozen=True, kw_only=True)
 class Comparisons:
@@ -74,6 +81,12 @@ class Comparisons:
         if metric not in self.metrics:
             return DESCRIPTIVE_CONFIDENCE
         return self.procedures[metric.design].levels[metric.measure.name]
+
+    def get_bound_level(self, metric: Metric) -> float | None:
+        """Return the level of a metric's one-sided bounds; None where it has none."""
+        if metric not in self.metrics:
+            return None
+        return self.procedures[metric.design].bound_levels.get(metric.measure.name)
 
     def find(self, variant: str, metric: Metric) -> Comparison:
         """Return the comparison of that variant in that metric; KeyError if there is none."""

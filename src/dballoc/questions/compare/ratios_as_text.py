@@ -5,10 +5,13 @@ import signal
 
 from dballoc.ground.numbers import NOTHING, number, percent
 from dballoc.questions.statistics.detectable_difference import convert_to_fall
-from dballoc.questions.statistics.ratio_interval import Ratio
+from dballoc.questions.statistics.ratio_interval import Interval, Ratio
 
 # A smallest detectable difference above this means no more than "almost anything".
 _HUGE = 10.0
+
+# Mallocs differ by less. Where not even this would be shown, the size of what would is no help.
+_NOISY = 0.1
 
 # An upper end beyond this, as two blocks may give, is printed as a bound only.
 _ENDLESS = 1000
@@ -41,6 +44,21 @@ def show_ratio(ratio: Ratio | None) -> str:
     return format_ratio(ratio.estimate, ratio.low, ratio.high) if ratio else NOTHING
 
 
+def format_judged(ratio: Ratio, better: str, *, by_interval: bool) -> str:
+    """Return a ratio with what decided on it: its interval, ``0.870 [0.840, 0.900]``, or its bound
+    on the bad side, ``1.004, at most 1.021``. ``better``: "higher" or "lower".
+    """
+    if by_interval or ratio.reach is None:
+        return show_ratio(ratio)
+    return f"{format_ratio(ratio.estimate)}, {format_bound(ratio.reach, better)}"
+
+
+def format_bound(reach: Interval, better: str) -> str:
+    """Return how far a ratio may lie on the bad side: ``at most 1.021``, ``at least 0.981``."""
+    words, end = ("at most", reach.high) if better == "lower" else ("at least", reach.low)
+    return f"{words} {_round_ratio(end)}"
+
+
 def describe_ratio(ratio: Ratio | None) -> dict[str, float | None]:
     """Return a measured ratio and its ends as plain data, None where there is none."""
     if ratio is None:
@@ -66,6 +84,15 @@ def format_detectable(rise: float) -> str:
     if rise > _HUGE:
         return format_reach(rise)
     return f"+{format_reach(rise)} or −{format_reach(convert_to_fall(rise))}"
+
+
+def describe_resolution(rise: float) -> str:
+    """Return what stands beside a comparison that shows no difference: the smallest detectable one,
+    or that the figure is too noisy.
+    """
+    if rise > _NOISY:
+        return f"too noisy here to show one of {percent(_NOISY, 0)}"
+    return f"smallest detectable: {format_detectable(rise)}"
 
 
 def format_reach(share: float) -> str:

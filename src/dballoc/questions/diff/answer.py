@@ -16,7 +16,7 @@ from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.comparability import Comparability
 from dballoc.questions.compare.measures import Metric
 from dballoc.questions.compare.procedure import ERROR
-from dballoc.questions.compare.ratios_as_text import describe_ratio, format_detectable, show_ratio
+from dballoc.questions.compare.ratios_as_text import describe_ratio, describe_resolution, show_ratio
 from dballoc.questions.compare.split_by_host import list_environments
 from dballoc.questions.compare.verdict import Verdict
 from dballoc.questions.diff.figures import CampaignDiff, ConditionCheck, DiffFigure, FigureCheck
@@ -146,8 +146,7 @@ def describe_verdict(figure: DiffFigure, between: CampaignDiff) -> str:
         return f"no verdict: {why}"
     assert figure.ratio
     if figure.verdict is Verdict.UNDECIDED:
-        smallest = format_detectable(figure.ratio.detectable)
-        return f"{Verdict.UNDECIDED} (smallest detectable: {smallest})"
+        return f"{Verdict.UNDECIDED} ({describe_resolution(figure.ratio.detectable)})"
     return figure.verdict.value
 
 

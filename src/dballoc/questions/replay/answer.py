@@ -10,7 +10,7 @@ import polars as pl
 from dballoc.document.charts import Variants, draw, make_axis, make_chart, make_tips
 from dballoc.document.model import Answer, Column, Figure, Section, Table, tabulate
 from dballoc.ground.numbers import count, listing, mebibytes, number, percent, with_unit
-from dballoc.questions.campaign.answer.answer_table import make_answer_table
+from dballoc.questions.campaign.answer.answer_table import explain_cells, make_answer_table
 from dballoc.questions.campaign.answer.ending import compose_headline, explain_ending
 from dballoc.questions.campaign.answer.recommendation import Recommendation
 from dballoc.questions.compare.answer_words import Progress, describe_verdict, measure_progress
@@ -236,13 +236,12 @@ def _make_table(recommendation: Recommendation) -> Table | None:
     table = make_answer_table(recommendation)
     if table is None:
         return None
-    baseline = recommendation.baseline
     return replace(
         table,
         caption=(
-            f"Ratios to {baseline}; {baseline} against itself is the A/A floor. Peak heap: the "
-            "most resident memory of malloc's that was seen in a replay, without the replay "
-            "engine's own. An event is one call of malloc, free or their kin."
+            f"{explain_cells(recommendation)} Peak heap: the most resident memory of malloc's that "
+            "was seen in a replay, without the replay engine's own. An event is one call of "
+            "malloc, free or their kin."
         ),
     )
 

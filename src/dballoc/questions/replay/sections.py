@@ -11,7 +11,7 @@ from dballoc.questions.campaign.answer.conditions_and_preference import (
     Preference,
     check_preference,
 )
-from dballoc.questions.campaign.answer.recommendation import RecommendationBasis, recommend
+from dballoc.questions.campaign.answer.recommendation import gather_evidence, recommend
 from dballoc.questions.campaign.sections import machine_and_variants, tables
 from dballoc.questions.campaign.sections.shared_sections import (
     make_environment_section,
@@ -23,7 +23,6 @@ from dballoc.questions.compare.answer_words import measure_progress
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.procedure import CPU, ERROR, MARGIN, MEMORY, Procedure
-from dballoc.questions.compare.verdict import DEFAULT_MARGIN
 from dballoc.questions.replay import charts
 from dballoc.questions.replay.answer import JudgedReplays, make_growth_section
 from dballoc.questions.replay.figures import (
@@ -52,8 +51,7 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
         () if facts.keeps_the_clock else facts.decaying,
     )
     comparisons = compare_with_baseline(campaign)
-    margin = preference.margin or campaign.facts.margin or DEFAULT_MARGIN
-    evidence = RecommendationBasis(margin=margin, exploratory=margin != campaign.facts.margin)
+    evidence = gather_evidence(campaign, comparisons, preference)
     recommendation = recommend(comparisons, experiment.baseline, preference, evidence)
     return JudgedReplays(
         campaign=campaign,

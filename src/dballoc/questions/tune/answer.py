@@ -49,7 +49,8 @@ def describe_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> str:
         return f"{settings}: {describe_faults(confirmed.comparisons.faulty[name])}"
     figures = _list_figures(confirmed, name, PEAK.name, CPU.name)
     figures += [
-        f"{b.constraint.text}: {_STANDINGS[b.standing]}" for b in _list_bounds(confirmed, name)
+        f"{b.constraint.text}: {_STANDINGS[b.standing]} ({b.text})"
+        for b in _list_bounds(confirmed, name)
     ]
     figures += [f"shown to be worse: {price}" for price in _list_prices(confirmed, name)]
     outcome = confirmed.judge_finalist(name)

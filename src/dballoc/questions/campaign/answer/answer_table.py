@@ -12,7 +12,8 @@ from dballoc.questions.campaign.figures import level_curves
 from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.measures import PEAK, Metric
-from dballoc.questions.compare.ratios_as_text import format_ratio
+from dballoc.questions.compare.ratios_as_text import format_judged, format_ratio, show_ratio
+from dballoc.questions.compare.verdict import Noninferiority
 from dballoc.questions.statistics.ratio_interval import DESCRIPTIVE_CONFIDENCE
 
 
@@ -44,8 +45,9 @@ def make_answer_table(
     recommendation: Recommendation,
     tails: Sequence[TailLatency] = (),
 ) -> Table | None:
-    """Return the table; None where nothing was compared. Of several workloads a cell shows the one
-    whose interval is the least favourable to the variant, with its name.
+    """Return the table; None where nothing was compared. A cell shows what decided: the interval of
+    what is better or worse, else the bound. Of several workloads it shows the one that reaches
+    farthest to the bad side, with its name.
     """
     comparisons = recommendation.comparisons
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
@@ -54,17 +56,17 @@ def make_answer_table(
     if not names or not compared or comparisons.baseline in comparisons.faulty:
         return None
     several = len({m.workload for m in comparisons.metrics if m.workload}) > 1
-    judge = _make_judge(recommendation)
+    show = _make_writer(recommendation)
     rows = []
     for name in names:
         cells = [
-            _format_cell([c for c in comparisons.family if c.variant == name], key, judge, several)
+            _format_cell([c for c in comparisons.family if c.variant == name], key, show, several)
             for key in titles
         ]
         rows.append([_format_name(name, comparisons), *cells, *_format_tail(name, tails, several)])
     floor = [
         f"{comparisons.baseline}\nA/A floor",
-        *(_format_cell(comparisons.floor, key, lambda _: "", several) for key in titles),
+        *(_format_cell(comparisons.floor, key, _show_interval, several) for key in titles),
         *([NOTHING] if tails else []),
     ]
     columns = ["", *titles.values(), *(["p99"] if tails else [])]
@@ -72,7 +74,7 @@ def make_answer_table(
         title="The variants against the baseline",
         columns=columns,
         rows=[*rows, floor],
-        caption=_compose_caption(comparisons, titles, several, bool(tails)),
+        caption=_compose_caption(recommendation, titles, several, bool(tails)),
         words=columns,
         faint=[len(rows)],
     )
@@ -84,13 +86,28 @@ def _list_titles(metrics: Sequence[Metric]) -> dict[str, str]:
     return {m.measure.name: m.measure.short for m in judged if m.question}
 
 
-def _make_judge(recommendation: Recommendation) -> Callable[[Comparison], str]:
-    def judge(comparison: Comparison) -> str:
-        if comparison.variant in recommendation.comparisons.faulty:
-            return "no verdict"
-        return judge_comparison(comparison, recommendation.evidence.margin).value
+def _make_writer(recommendation: Recommendation) -> Callable[[Comparison], str]:
+    """Return what writes how a comparison stands, and its ratio with what decided."""
 
-    return judge
+    def write(comparison: Comparison) -> str:
+        if comparison.variant in recommendation.comparisons.faulty:
+            return f"no verdict {_show_interval(comparison)}"
+        standing = judge_comparison(comparison, recommendation.evidence.margin)
+        assert comparison.ratio
+        by_interval = standing in (Noninferiority.BETTER, Noninferiority.WORSE)
+        figure = format_judged(comparison.ratio, comparison.metric.better, by_interval=by_interval)
+        return f"{standing.value} {_break_figure(figure)}"
+
+    return write
+
+
+def _show_interval(comparison: Comparison) -> str:
+    return _break_figure(show_ratio(comparison.ratio))
+
+
+def _break_figure(figure: str) -> str:
+    """Put a ratio's interval, or its bound, on a line of its own."""
+    return figure.replace(" [", "\n[").replace(", at ", "\nat ")
 
 
 def _format_name(name: str, comparisons: Comparisons) -> str:
@@ -101,27 +118,24 @@ def _format_name(name: str, comparisons: Comparisons) -> str:
 
 
 def _format_cell(
-    comparisons: Sequence[Comparison], kind: str, judge: Callable[[Comparison], str], several: bool
+    comparisons: Sequence[Comparison], kind: str, show: Callable[[Comparison], str], several: bool
 ) -> str:
-    """Return ``better 0.940`` and the interval below it."""
+    """Return ``better 0.940`` and the interval below it, or ``no worse 1.004`` and the bound."""
     of_kind = [c for c in comparisons if c.metric.measure.name == kind and c.ratio]
     if not of_kind:
         return NOTHING
     shown = max(of_kind, key=_measure_disfavour)
-    ratio = shown.ratio
-    assert ratio
     name = [shown.metric.workload] if several and shown.metric.workload else []
-    estimate, _, interval = format_ratio(ratio.estimate, ratio.low, ratio.high).partition(" ")
-    return "\n".join(filter(None, [f"{judge(shown)} {estimate}".strip(), interval, *name]))
+    return "\n".join([show(shown), *name])
 
 
 def _measure_disfavour(comparison: Comparison) -> float:
-    """Return the end of the interval that is the least favourable; the higher, the worse."""
-    ratio = comparison.ratio
-    assert ratio
-    if ratio.interval is None:
+    """Return how far the ratio may lie on the bad side; the higher, the worse."""
+    assert comparison.ratio
+    reach = comparison.ratio.reach
+    if reach is None:
         return math.inf if comparison.metric.better == "lower" else 0.0
-    return -ratio.interval.low if comparison.metric.better == "higher" else ratio.interval.high
+    return -reach.low if comparison.metric.better == "higher" else reach.high
 
 
 def _format_tail(name: str, tails: Sequence[TailLatency], several: bool) -> list[str]:
@@ -131,16 +145,26 @@ def _format_tail(name: str, tails: Sequence[TailLatency], several: bool) -> list
     if not of_variant:
         return [NOTHING]
     shown = max(of_variant, key=lambda t: t.high if t.high is not None else t.ratio)
-    estimate, _, interval = format_ratio(shown.ratio, shown.low, shown.high).partition(" ")
-    return ["\n".join(filter(None, [estimate, interval, shown.workload if several else ""]))]
+    figure = _break_figure(format_ratio(shown.ratio, shown.low, shown.high))
+    return ["\n".join(filter(None, [figure, shown.workload if several else ""]))]
+
+
+def explain_cells(recommendation: Recommendation) -> str:
+    """Say what the figures of the table are relative to, and what decided on them."""
+    baseline, margin = recommendation.baseline, recommendation.evidence.margin
+    is_any_up = any(m.better == "higher" for m in recommendation.comparisons.metrics)
+    return (
+        f"Ratios to {baseline}; {baseline} against itself is the A/A floor. Better and worse are "
+        "read off the interval in brackets, no worse off the bound below the ratio: at most "
+        f"{1 + margin:g}{f', of throughput at least {1 - margin:g}' if is_any_up else ''}."
+    )
 
 
 def _compose_caption(
-    comparisons: Comparisons, titles: dict[str, str], several: bool, tails: bool
+    recommendation: Recommendation, titles: dict[str, str], several: bool, tails: bool
 ) -> str:
     """Say what the figures are: once, below the table."""
-    baseline = comparisons.baseline
-    parts = [f"Ratios to {baseline}; {baseline} against itself is the A/A floor."]
+    parts = [explain_cells(recommendation)]
     if PEAK.name in titles:
         parts.append(
             "Peak RSS: the most that the kernel counted in one server start, from its first step "
@@ -148,8 +172,8 @@ def _compose_caption(
         )
     if several:
         parts.append(
-            "Of several workloads the one with the least favourable interval; all are under "
-            "Verdicts in the report."
+            "Of several workloads the one that may be the worst; all are under Verdicts in the "
+            "report."
         )
     if tails:
         parts.append(

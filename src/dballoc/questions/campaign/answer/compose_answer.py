@@ -1,7 +1,7 @@
 """The whole answer in words. Pure: from figures and decisions to sentences."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from dballoc.questions.campaign.answer.settling_time import SettlingTime, Way
 from dballoc.questions.compare.answer_words import MANY, Progress
 from dballoc.questions.compare.baseline_comparison import Comparisons
 from dballoc.questions.compare.measures import JUDGED
-from dballoc.questions.compare.procedure import Procedure
+from dballoc.questions.compare.procedure import NO_WORSE_ERROR, Procedure
 from dballoc.questions.compare.verdict import DEFAULT_MARGIN, Verdict
 
 
@@ -126,7 +126,24 @@ def _describe_levels(comparisons: Comparisons) -> list[str]:
             f"{Design(design).traits.gives} Intervals at {describe_levels(procedure, design)}"
             f"{together}."
         )
-    return notes
+    return [*notes, describe_bounds(comparisons.procedures)] if notes else []
+
+
+def describe_bounds(procedures: Mapping[str, Procedure]) -> str:
+    """Return the levels of the bounds, and what they are good for."""
+    by_design = {
+        design: percent(max(p.bound_levels.values()), 2)
+        for design, p in procedures.items()
+        if p.bound_levels
+    }
+    levels = listing([f"{level} ({design})" for design, level in by_design.items()])
+    if len(set(by_design.values())) == 1:
+        levels = next(iter(by_design.values()))
+    return (
+        f"No worse is read off one-sided bounds at {levels}. In {percent(NO_WORSE_ERROR)} of "
+        "campaigns at most they call a variant no worse in all although it is worse than the "
+        "margin in something."
+    )
 
 
 def describe_levels(procedure: Procedure, design: str) -> str:

@@ -1,5 +1,7 @@
 """The sentences that head every result: which malloc to use, or why none yet. Pure."""
 
+from collections.abc import Mapping, Sequence
+
 from dballoc.experiment.designs import Design
 from dballoc.ground.numbers import count, duration, listing, percent
 from dballoc.questions.campaign.answer.conditions_and_preference import format_share
@@ -22,7 +24,6 @@ from dballoc.questions.campaign.answer.settling_time import (
 )
 from dballoc.questions.compare.answer_words import MANY, Progress, describe_faults
 from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
-from dballoc.questions.compare.ratios_as_text import format_ratio
 from dballoc.questions.compare.verdict import Noninferiority
 from dballoc.questions.statistics.detectable_difference import POWER
 
@@ -53,7 +54,7 @@ def _name_conditions(recommendation: Recommendation) -> str:
 
 
 def explain_ending(recommendation: Recommendation, progress: Progress) -> str:
-    """Return why, without the figures that the table has."""
+    """Return why: what is gained, what is shown to be no worse, and what is not shown."""
     match recommendation.ending:
         case Ending.USE:
             words = _explain_use(recommendation)
@@ -162,11 +163,7 @@ def _explain_use(recommendation: Recommendation) -> str:
     if recommendation.preference.constraints:
         return " ".join(_describe_constraints(recommendation, name))
     shown = _select_by_standing(recommendation, name)
-    better = _list_questions(shown[Noninferiority.BETTER])
-    if not shown[Noninferiority.NO_WORSE]:
-        return f"It is better in {better}, in all that was judged."
-    margin = format_share(recommendation.evidence.margin)
-    words = f"It is better in {better}, and loses less than {margin} in all else that was judged."
+    words = _describe_shown(shown, recommendation)
     if (
         name in recommendation.evidence.left_out
         and Design.DUET in recommendation.comparisons.procedures
@@ -175,9 +172,36 @@ def _explain_use(recommendation: Recommendation) -> str:
     return words
 
 
-def _list_questions(figures: list[Comparison]) -> str:
-    """Return ``memory and speed``."""
-    return listing(sorted({question for c in figures if (question := c.metric.question)}))
+def _describe_shown(
+    shown: Mapping[Noninferiority, list[Comparison]], recommendation: Recommendation
+) -> str:
+    """Return what a variant is shown to gain, and what it is shown to lose no more of than the
+    margin, as one sentence; empty if neither is shown.
+    """
+    gains, kept = shown[Noninferiority.BETTER], shown[Noninferiority.NO_WORSE]
+    parts = [_describe_gains(gains, recommendation)] if gains else []
+    if kept:
+        margin = format_share(recommendation.evidence.margin)
+        figures = _list_names(kept, recommendation.comparisons)
+        parts.append(f"is shown to cost less than {margin} in {figures}")
+    return f"It {', and '.join(parts)}." if parts else ""
+
+
+def _describe_gains(gains: Sequence[Comparison], recommendation: Recommendation) -> str:
+    """Return ``saves 12.0 % of peak RSS and 2.1 % of CPU per transaction, gains 3.0 % of
+    throughput``; of many gains the number.
+    """
+    if len(gains) > MANY:
+        return f"is better in {len(gains)} figures"
+    words = []
+    for verb, better in (("saves", "lower"), ("gains", "higher")):
+        figures = [
+            f"{_format_difference(c)} of {name_figure(c, recommendation.comparisons)}"
+            for c in sorted(gains, key=lambda c: c.metric.question != "memory")
+            if c.metric.better == better
+        ]
+        words += [f"{verb} {listing(figures)}"] if figures else []
+    return listing(words)
 
 
 def _describe_choice(recommendation: Recommendation) -> str:
@@ -224,20 +248,23 @@ def _explain_not_settled(recommendation: Recommendation) -> str:
     judged = select_judged(comparisons, name, evidence.left_out)
     lead = find_unshown_gain(judged, recommendation)
     shown = _select_by_standing(recommendation, name)
+    words = []
     if lead:
         figure = name_figure(lead, comparisons)
         words = [f"Its {figure} is estimated to be better by more than 1 %, which is not shown."]
-    else:
-        words = [f"It is shown to be better in {_list_questions(shown[Noninferiority.BETTER])}."]
     if preference.constraints:
+        gains = shown[Noninferiority.BETTER]
+        words = words or [f"It {_describe_gains(gains, recommendation)}."]
         return " ".join([*words, *_describe_constraints(recommendation, name)])
+    kept = [c for c in shown[Noninferiority.NO_WORSE] if c is not lead]
+    words.append(_describe_shown({**shown, Noninferiority.NO_WORSE: kept}, recommendation))
     undecided = [c for c in shown[Noninferiority.UNDECIDED] if c is not lead]
     if undecided:
         words.append(
-            f"That it loses less than {format_share(evidence.margin)} is not shown for "
+            f"Not shown yet: that it costs less than {format_share(evidence.margin)} in "
             f"{_list_names(undecided, comparisons)}."
         )
-    return " ".join(words)
+    return " ".join(filter(None, words))
 
 
 def _describe_constraints(recommendation: Recommendation, name: str) -> list[str]:
@@ -249,8 +276,7 @@ def _describe_constraints(recommendation: Recommendation, name: str) -> list[str
             Noninferiority.NO_WORSE: "holds",
             Noninferiority.WORSE: "is broken",
         }.get(bound.standing, "is not shown either way")
-        figures = format_ratio(*bound.ratio.figures)
-        sentences.append(f"{bound.constraint.text}{where} {words}: {figures}.")
+        sentences.append(f"{bound.constraint.text}{where} {words}: {bound.text}.")
     return sentences
 
 
@@ -289,6 +315,11 @@ def _explain_stay(recommendation: Recommendation, progress: Progress) -> str:
         # At the end, what would compare it says so.
         return "" if progress.final else "Memory was not compared."
     question = f" in {listing(compared)}" if len(compared) == 1 else ""
+    is_shown = not (
+        waiting or list_unmeasured(recommendation) or list_possible_gains(recommendation)
+    )
+    if is_shown and recommendation.standings.keys() - comparisons.faulty.keys():
+        return f"Every variant is shown not to be better{question} by more than 1 %."
     subject = "In what is judged so far, no variant" if waiting else "No variant"
     return f"{subject} is estimated to be better{question} by more than 1 %.{open_designs}"
 

@@ -22,6 +22,7 @@ from dballoc.questions.compare.baseline_comparison import (
 )
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.measures import CONDITIONS, Metric
+from dballoc.questions.compare.ratios_as_text import format_judged
 from dballoc.questions.compare.values import compare, read_values
 from dballoc.questions.compare.verdict import (
     DEFAULT_MARGIN,
@@ -141,6 +142,17 @@ class Bound:
             return None
         is_kept = self.constraint.holds(*self.ratio.reach)
         return is_kept or self.constraint.holds(*self.ratio.interval)
+
+    @property
+    def better(self) -> str:
+        """Which way the constraint wants the figure: ``lower`` or ``higher``."""
+        return "lower" if self.constraint.operator.startswith("<") else "higher"
+
+    @property
+    def text(self) -> str:
+        """The ratio with what decided on it."""
+        is_broken = self.standing is Noninferiority.WORSE
+        return format_judged(self.ratio, self.better, by_interval=is_broken)
 
     @property
     def standing(self) -> Noninferiority:
