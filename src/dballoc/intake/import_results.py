@@ -14,7 +14,7 @@ from dballoc.ground import readers
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.files.foreign_file import Stamp, make_stamp, open_foreign_file
 from dballoc.ground.files.output_directory import OutputDirectory
-from dballoc.intake import csv_figures, output_mapping, stack_profiles
+from dballoc.intake import figure_tables, output_mapping, stack_profiles
 from dballoc.intake import mapping_file as mapping_files
 from dballoc.intake.assemble_campaign import (
     Assembled,
@@ -165,7 +165,7 @@ def _gather(paths: Sequence[Path], mapping_file: Path | None) -> _Gathered:
             )
         else:
             stamp = _read_stamp(path)
-            gathered.figures += csv_figures.read_figures(path)
+            gathered.figures += figure_tables.read_figures(path)
             gathered.sources.append(_CopiedFile(path, path.name, stamp))
     return gathered
 
@@ -293,6 +293,8 @@ def _write_database(
         imported=ImportedFacts(
             files=tuple(ImportedFile(name=n, sha256=value) for n, value in hashes.items()),
             machines=tuple(MachineTrials(name=n, trials=t) for n, t in assembled.machines),
+            clients_stated=assembled.clients_stated,
+            relative_to=assembled.relative_to,
             private=tuple(PrivateBytes(trial=n, peak=p) for n, p in assembled.private.items()),
             profiles=tuple(profiles),
         ),

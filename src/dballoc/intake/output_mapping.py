@@ -5,16 +5,22 @@ memory; a mapping file tells which is which.
 import stat
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
 from dballoc.ground.files.foreign_file import Stamp, make_stamp
-from dballoc.intake import foreign_kinds, mapping_file, sysbench_totals
+from dballoc.intake import figure_tables, foreign_kinds, mapping_file, sysbench_totals
 from dballoc.intake.imported_figure import HERE, ImportedFigure
-from dballoc.intake.mapping_file import Counts, MappingFile, MemoryFiles, StackFiles
+from dballoc.intake.mapping_file import (
+    Counts,
+    MappingFile,
+    MemoryFiles,
+    StackFiles,
+    TableFiles,
+)
 from dballoc.intake.sysbench_totals import Totals
 
 _LARGEST_OUTPUT = 64 * readers.MIB
@@ -86,6 +92,7 @@ def read_outputs(directory: Path, mapping_path: Path | None = None) -> MappedOut
     paths = list(stamps)
     matches = _match_files(mapping, directory, paths, path)
     runs: list[_SysbenchRun] = []
+    figures: list[ImportedFigure] = []
     stacks: list[StackFile] = []
     memory: list[MemoryFile] = []
     for file, fields, table in matches:
@@ -108,12 +115,14 @@ def read_outputs(directory: Path, mapping_path: Path | None = None) -> MappedOut
                     **_require(words, path, ("variant", "workload", "threads")),
                 )
             )
+        elif isinstance(table, TableFiles):
+            figures += _complete_figures(figure_tables.read_figures(file), words, mapping, path)
         else:
             runs += _read_runs(words, file, path)
     _check_workloads(runs)
     matched = [file for file, *_ in matches]
     return MappedOutputs(
-        figures=[run.figure for run in runs],
+        figures=[*figures, *(run.figure for run in runs)],
         stacks=stacks,
         memory=memory,
         files={file: stamps[file] for file in matched},
@@ -151,6 +160,7 @@ def _match_files(
         *([("files", mapping.files, mapping)] if mapping.files is not None else []),
         *((f"stacks.{i}.files", table.files, table) for i, table in enumerate(mapping.stacks)),
         *((f"memory.{i}.files", table.files, table) for i, table in enumerate(mapping.memory)),
+        *((f"tables.{i}.files", table.files, table) for i, table in enumerate(mapping.tables)),
     ]
     keys: dict[Path, str] = {}
     for key, text, table in patterns:
@@ -185,6 +195,32 @@ def _require(
             f"write {{{missing[0]}}} into files, or add a key {missing[0]}"
         )
     return {name: words[name] for name in (*needed, "machine")}
+
+
+def _complete_figures(
+    figures: list[ImportedFigure], words: Mapping[str, Any], mapping: MappingFile, path: Path
+) -> list[ImportedFigure]:
+    """Return a table's figures with the names that the mapping file gives them, and with its level
+    and machine, ``words``, where the table has none. UsageError if it has another level.
+    """
+    variants, workloads, machines = mapping.variants, mapping.workloads, mapping.machines
+    for figure in figures:
+        if words["threads"] and figure.threads not in (None, words["threads"]):
+            raise UsageError(
+                f"{figure.place}: thread count mismatch: {path} says {words['threads']}, the table "
+                f"says {figure.threads}"
+            )
+    return [
+        replace(
+            f,
+            variant=variants.get(f.variant, f.variant),
+            workload=workloads.get(f.workload, f.workload),
+            machine=machines.get(f.machine, f.machine) or words["machine"] or HERE,
+            threads=f.threads or words["threads"],
+            relative_to=f.relative_to and variants.get(f.relative_to, f.relative_to),
+        )
+        for f in figures
+    ]
 
 
 def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_SysbenchRun]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.ground.errors import UsageError
-from dballoc.intake import csv_figures, sysbench_totals
+from dballoc.intake import figure_tables, sysbench_totals
 from dballoc.intake.import_results import import_results
 from dballoc.questions.campaign.figures import level_curves
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline
@@ -317,7 +317,7 @@ BAD_RUNS = [
         "import.toml: missing; a directory of files to import needs it, see docs/import.md",
     ),
     ("import.toml", "files = 1 2", "import.toml: not TOML: "),
-    ("import.toml", "", "import.toml: no pattern: give files (sysbench's outputs), [[stacks]] or"),
+    ("import.toml", "", "import.toml: no pattern: give files (outputs of sysbench and others), [[tables]]"),
     ("import.toml", 'pattern = "x"', "import.toml: unknown key pattern; known here: "),
     (
         "import.toml",
@@ -437,4 +437,4 @@ def test_what_only_own_campaigns_can_do_is_refused(tmp_path: Path) -> None:
 def test_a_byte_order_mark_and_blank_lines_do_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("\ufeff" + GOOD.replace("\n", "\r\n") + "\r\n,,,\r\n", encoding="utf-8")
-    assert len(csv_figures.read_figures(path)) == 4
+    assert len(figure_tables.read_figures(path)) == 4
