@@ -1,5 +1,5 @@
-"""Read a directory of files that were made elsewhere: sysbench's outputs, call stacks, readings of
-memory; a mapping file tells which is which.
+"""Read a directory of files that were made elsewhere: outputs of load generators, tables of
+figures, call stacks, readings of memory; a mapping file tells which is which.
 """
 
 import stat
@@ -12,8 +12,10 @@ from typing import Any
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
 from dballoc.ground.files.foreign_file import Stamp, make_stamp
-from dballoc.intake import figure_tables, foreign_kinds, mapping_file, sysbench_totals
+from dballoc.intake import figure_tables, foreign_kinds, mapping_file
 from dballoc.intake.imported_figure import HERE, ImportedFigure
+from dballoc.intake.load_outputs import parse_outputs, sysbench_totals
+from dballoc.intake.load_outputs.totals import Totals
 from dballoc.intake.mapping_file import (
     Counts,
     MappingFile,
@@ -21,7 +23,6 @@ from dballoc.intake.mapping_file import (
     StackFiles,
     TableFiles,
 )
-from dballoc.intake.sysbench_totals import Totals
 
 _LARGEST_OUTPUT = 64 * readers.MIB
 # Files in the directory, matched or not.
@@ -57,7 +58,7 @@ class MemoryFile:
 @dataclass(frozen=True, kw_only=True)
 class MappedOutputs:
     """What a directory holds. ``files``: all that were read, as they were before; ``unmatched``:
-    those that fit no pattern; ``unread``: a line for what is left out of an output of sysbench.
+    those that fit no pattern; ``unread``: a line for what is left out of an output.
     """
 
     figures: list[ImportedFigure]
@@ -69,8 +70,8 @@ class MappedOutputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _SysbenchRun:
-    """A run of sysbench in a file."""
+class _LoadRun:
+    """A run of a load generator in a file."""
 
     file: Path
     totals: Totals
@@ -82,16 +83,16 @@ _Match = tuple[Path, dict[str, str], Any]
 
 
 def read_outputs(directory: Path, mapping_path: Path | None = None) -> MappedOutputs:
-    """Read all sysbench outputs that fit the mapping's pattern, and list the other files that fit
-    theirs. ``mapping_path``: default is import.toml in the directory. UsageError, with FILE:LINE
-    where it is about a line.
+    """Read all outputs and tables that fit the mapping's patterns, and list the other files that
+    fit theirs. ``mapping_path``: default is import.toml in the directory. UsageError, with
+    FILE:LINE where it is about a line.
     """
     path = mapping_path or directory / mapping_file.FILE
     mapping = mapping_file.read_mapping(path)
     stamps = _list_files(directory, path)
     paths = list(stamps)
     matches = _match_files(mapping, directory, paths, path)
-    runs: list[_SysbenchRun] = []
+    runs: list[_LoadRun] = []
     figures: list[ImportedFigure] = []
     stacks: list[StackFile] = []
     memory: list[MemoryFile] = []
@@ -147,7 +148,7 @@ def _list_files(directory: Path, mapping_path: Path) -> dict[Path, Stamp]:
     except OSError as error:
         raise UsageError(f"{error.filename or directory}: {error.strerror}") from None
     if not paths:
-        raise UsageError(f"{directory}: empty: no output of sysbench in it")
+        raise UsageError(f"{directory}: empty: nothing to import in it")
     return dict(sorted(paths.items()))
 
 
@@ -223,7 +224,7 @@ def _complete_figures(
     ]
 
 
-def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_SysbenchRun]:
+def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_LoadRun]:
     """Return each run in one file. Runs of the same level are repeats, numbered in their order,
     unless the file's block is given.
     """
@@ -231,12 +232,12 @@ def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_S
         text = foreign_kinds.read_text(path, _LARGEST_OUTPUT, errors="replace")
     repeats: Counter[int] = Counter()
     runs = []
-    for totals in sysbench_totals.parse_runs(text, str(path)):
+    for totals in parse_outputs.parse_runs(text, str(path)):
         threads = words["threads"] or totals.threads
         if totals.threads and totals.threads != threads:
             raise UsageError(
                 f"{path}:{totals.line}: thread count mismatch: {mapping_path} says {threads}, "
-                f"sysbench's output says {totals.threads}"
+                f"the output says {totals.threads}"
             )
         names = _require(
             {**words, "threads": threads}, mapping_path, ("workload", "variant", "threads")
@@ -245,15 +246,15 @@ def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_S
         repeats[level] += 1
         block = words["block"] or repeats[level]
         figure = _make_figure({**names, "block": block}, totals, path)
-        runs.append(_SysbenchRun(file=path, totals=totals, figure=figure))
+        runs.append(_LoadRun(file=path, totals=totals, figure=figure))
     return runs
 
 
-def _check_workloads(runs: list[_SysbenchRun]) -> None:
+def _check_workloads(runs: list[_LoadRun]) -> None:
     """Check that all runs of a workload have as many statements in a transaction as its first.
     UsageError, ``FILE:LINE: …``, if not.
     """
-    first: dict[str, _SysbenchRun] = {}
+    first: dict[str, _LoadRun] = {}
     for run in runs:
         other = first.setdefault(run.figure.workload, run)
         if sysbench_totals.is_another_workload(run.totals, other.totals):

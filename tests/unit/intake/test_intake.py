@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from dballoc.ground.errors import UsageError
-from dballoc.intake import figure_tables, sysbench_totals
+from dballoc.intake import figure_tables
 from dballoc.intake.import_results import import_results
+from dballoc.intake.load_outputs import sysbench_totals
 from dballoc.questions.campaign.figures import level_curves
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline
 from dballoc.questions.compare.campaign_tables import load_campaign, load_unimported_campaign
@@ -317,7 +318,11 @@ BAD_RUNS = [
         "import.toml: missing; a directory of files to import needs it, see docs/import.md",
     ),
     ("import.toml", "files = 1 2", "import.toml: not TOML: "),
-    ("import.toml", "", "import.toml: no pattern: give files (outputs of sysbench and others), [[tables]]"),
+    (
+        "import.toml",
+        "",
+        "import.toml: no pattern: give files (outputs of sysbench and others), [[tables]]",
+    ),
     ("import.toml", 'pattern = "x"', "import.toml: unknown key pattern; known here: "),
     (
         "import.toml",
@@ -396,7 +401,7 @@ def test_other_ways_to_go_wrong(runs: Path, tmp_path: Path) -> None:
     write(empty / "import.toml", 'files = "{variant}.txt"')
     for paths, how, message in (
         ([tmp_path / "b.csv"], {}, "b.csv: cannot be read: No such file or directory"),
-        ([empty], {}, "empty: empty: no output of sysbench in it"),
+        ([empty], {}, "empty: empty: nothing to import in it"),
         (
             [good],
             {"baseline": "glibc"},

@@ -25,9 +25,9 @@ from dballoc.intake import (
     csv_figures,
     figure_tables,
     foreign_kinds,
-    sysbench_totals,
 )
 from dballoc.intake.import_results import import_results
+from dballoc.intake.load_outputs import sysbench_totals
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=40))
