@@ -22,7 +22,8 @@ from dballoc.store.rows import MeasuredTrial, StepRow, VariantRow
 
 # Characters that a name may not have; see dballoc.experiment.model.
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9._+=@-]+")
-_LONGEST = 64
+# The longest name, letters.
+LONGEST = 64
 # The level that stands for an unstated number of clients (ImportedFacts.clients_stated).
 _UNSTATED = 1
 
@@ -132,9 +133,9 @@ def make_name(text: str) -> str:
     """
     plain = _FORBIDDEN.sub("-", _remove_accents(text)).strip("-._+=@")
     if not has_other_letters(text):
-        return plain[:_LONGEST] or "imported"
+        return plain[:LONGEST] or "imported"
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
-    return f"{plain[: _LONGEST - 9] or 'imported'}-{digest}"
+    return f"{plain[: LONGEST - 9] or 'imported'}-{digest}"
 
 
 def has_other_letters(text: str) -> bool:

@@ -100,7 +100,7 @@ def _check_kind(figure: ImportedFigure, first: ImportedFigure) -> None:
             f"{unstated.place}: under how many clients? {stated.place} says it of its figures; "
             "give it with threads in an import.toml, or import the files apart"
         )
-    if figure.relative_to != first.relative_to:
+    if figure.relative_to != first.relative_to or (figure.tps is None) != (first.tps is None):
         raise UsageError(
             f"{figure.place}: {_describe_kind(figure)}, but in {first.place} "
             f"{_describe_kind(first)}; import them apart"
@@ -108,4 +108,6 @@ def _check_kind(figure: ImportedFigure, first: ImportedFigure) -> None:
 
 
 def _describe_kind(figure: ImportedFigure) -> str:
-    return f"ratios to {figure.relative_to}" if figure.relative_to is not None else "absolute rates"
+    if figure.relative_to is not None:
+        return f"ratios to {figure.relative_to}"
+    return "queries per second alone" if figure.tps is None else "transactions per second"

@@ -213,7 +213,7 @@ def test_a_mapping_file_names_what_a_table_does_not(tmp_path: Path) -> None:
         (
             {"a.txt": POST, "b.txt": RATES},
             "",
-            "b.txt:2: absolute rates, but in a.txt:8 ratios to glibc malloc; import them apart",
+            "b.txt:2: queries per second alone, but in a.txt:8 ratios to glibc malloc; import them apart",
         ),
         (
             {"a.txt": POST, "b.txt": POST.replace("_range=100", "").replace("glibc m", "m")},

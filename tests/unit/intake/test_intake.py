@@ -182,7 +182,6 @@ def test_machines_stay_apart_and_each_has_a_baseline(tmp_path: Path) -> None:
         "Throughput: big",
         "Peaks and collapses: big",
         "Throughput: small",
-        "Peaks and collapses: small",
         "Where the figures are from",
     ]
     assert len({f.key for f in content.figures}) == len(content.figures)
