@@ -11,13 +11,13 @@ import copy
 import json
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dballoc.experiment import experiment_file, sweep
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.durations_and_sizes import format_duration, format_size, parse_size
-from dballoc.experiment.model import Cpu, Experiment, FullScale, Time
+from dballoc.experiment.model import Cpu, Experiment, FullScale, Time, Variant
 from dballoc.ground.errors import UsageError
 
 Table = dict[str, Any]
@@ -25,16 +25,11 @@ Table = dict[str, Any]
 # Keys of a variant that change nothing of what runs.
 _NAMES_OF_VARIANT = ("name", "stands_for", "not_settable")
 
+# By engine: the option with the size of its cache.
+ENGINE_CACHES = {"innodb": "innodb_buffer_pool_size", "rocksdb": "rocksdb_block_cache_size"}
 # The server options that scale with the data: caches, and logs with the bytes below which each is
 # not made smaller.
-CACHES = frozenset(
-    {
-        "innodb_buffer_pool_size",
-        "rocksdb_block_cache_size",
-        "aria_pagecache_buffer_size",
-        "key_buffer_size",
-    }
-)
+CACHES = frozenset({*ENGINE_CACHES.values(), "aria_pagecache_buffer_size", "key_buffer_size"})
 LOGS = {
     "innodb_log_file_size": 16 * 2**20,
     "innodb_redo_log_capacity": 16 * 2**20,
@@ -203,6 +198,30 @@ def restore_full_scale(experiment: Experiment) -> Experiment:
             **{key: part for key, part in full.items() if part is not None},
         }
     )
+
+
+def find_cache_size(experiment: Experiment, variant: Variant) -> int | None:
+    """Return the bytes of a variant's cache as its options set it; None where none does, or for an
+    engine whose cache is unknown.
+    """
+    common, override = experiment.server, variant.server
+    option = ENGINE_CACHES.get(override.engine or common.engine)
+    sizes = [
+        _parse_bytes(value)
+        for options in (override.options, common.options)
+        for name, value in options.items()
+        if _normalize_name(name) == option
+    ]
+    return next(iter(sizes), None)
+
+
+def drop_cache_size(options: Mapping[str, str]) -> dict[str, str]:
+    """Return server options without the sizes of engines' caches."""
+    return {
+        name: value
+        for name, value in options.items()
+        if _normalize_name(name) not in ENGINE_CACHES.values()
+    }
 
 
 def _shrink_times(experiment: Experiment, factor: float) -> Table:

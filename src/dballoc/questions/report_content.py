@@ -31,12 +31,15 @@ from dballoc.questions.campaign.answer.recommendation import (
 )
 from dballoc.questions.campaign.charts import levels, memory, speed_against_memory
 from dballoc.questions.campaign.charts import memory as pieces
+from dballoc.questions.campaign.charts.cache_sizes import draw_cache_sizes
 from dballoc.questions.campaign.figures import full_cpus, level_curves, trial_tables
+from dballoc.questions.campaign.figures.cache_sizes import read_cache_lines
 from dballoc.questions.campaign.figures.level_curves import compare_all_pairs
 from dballoc.questions.campaign.figures.profiles import CampaignContention, Heaps, Profiles
 from dballoc.questions.campaign.figures.time_series import build_time_series
 from dballoc.questions.campaign.figures.two_speeds import find_two_speeds
 from dballoc.questions.campaign.sections import (
+    cache_sizes,
     contention,
     counters,
     duet,
@@ -67,7 +70,6 @@ from dballoc.questions.compare.client_connections import asks_for_tls, count_cli
 from dballoc.questions.compare.measures import GROUPS, OF_LEVEL, THROUGHPUT
 from dballoc.questions.compare.split_by_host import list_environments
 from dballoc.questions.imported import sections as imported_results
-from dballoc.questions.imported.figures import count_figures
 from dballoc.questions.published import sections as post
 from dballoc.questions.published.post_figures import Published
 from dballoc.questions.published.post_ratios import compute_means_beside_post
@@ -156,14 +158,15 @@ def gather_report(
     else:
         comparisons, recommendation, answer = judge_campaign(campaign, preference, directory)
         if campaign.imported:
-            subtitle = f"made elsewhere · {count(count_figures(campaign), 'figure')}"
+            subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
             sections = imported_results.make_imported_sections(campaign, published, profiles)
             screen = imported_results.make_imported_screen(campaign, published, profiles)
         else:
             subtitle = _make_subtitle(campaign)
             means = compute_means_beside_post(campaign, published)
             sections = _make_sections(campaign, comparisons, recommendation, profiles, means)
-            screen = make_means_screen(means)
+            caches, limit = read_cache_lines(campaign), campaign.experiment.limits.memory
+            screen = [*make_means_screen(means), *cache_sizes.make_cache_screen(caches, limit)]
             if published:
                 sections.insert(0, post.make_published_section(campaign, published, profiles))
                 screen += post.make_published_screen(campaign, published, profiles)
@@ -410,6 +413,10 @@ def _make_memory_section(campaign: Campaign, variants: Variants, workloads: list
     e, summary = campaign.experiment, level_curves.average_levels(campaign)
     figures = [memory.draw_peak_and_idle_rss(campaign, variants)]
     shown = [tables.tabulate_memory(campaign)]
+    caches, limit = read_cache_lines(campaign), e.limits.memory
+    if caches:
+        figures.insert(0, draw_cache_sizes(caches, limit))
+        shown.insert(0, cache_sizes.tabulate_cache_sizes(caches))
     if (ledger := trial_tables.build_ledger_table(campaign)).height:
         figures.append(pieces.draw_memory_ledger(ledger, variants.names))
         shown.append(tables.tabulate_ledger(campaign, ledger))
@@ -419,7 +426,7 @@ def _make_memory_section(campaign: Campaign, variants: Variants, workloads: list
         for measure in levels.list_charted(summary, workload, "memory")
     ]
     shown += _tabulate_each(campaign, "memory", workloads)
-    text = [_SOLO]
+    text = [*cache_sizes.describe_cache_sizes(caches, limit), _SOLO]
     if e.levels == "rising":
         text.append(
             "All levels run in one server start, so what a level left behind is in the next one's "

@@ -82,6 +82,7 @@ CACHES = {
     "smalldatum-2025-innodb-fit": "80G",
     "smalldatum-2025-myrocks": "10G",
     "smalldatum-2025-myrocks-80g": "80G",
+    "smalldatum-2025-myrocks-caches": "10G",
     "smalldatum-2025-myrocks-fit": "40G",
     "myrocks-arena-max": "10G",
     "myrocks-jemalloc-builds": "10G",

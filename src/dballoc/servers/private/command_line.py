@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from dballoc.experiment.scale import ENGINE_CACHES
 from dballoc.ground.errors import UsageError
 from dballoc.servers.build import Build
 from dballoc.servers.private import binary_log
@@ -12,7 +13,7 @@ from dballoc.servers.private.certificate_files import list_server_options
 from dballoc.servers.private.reserved_options import EMPTY, normal
 
 # By engine: the option with the size of its cache.
-CACHES = {"innodb": "innodb-buffer-pool-size", "rocksdb": "rocksdb-block-cache-size"}
+CACHES = {engine: name.replace("_", "-") for engine, name in ENGINE_CACHES.items()}
 
 # The most that any server accepts for max_connections.
 MOST_CONNECTIONS = 100_000

@@ -5,10 +5,9 @@ Descriptive, outside the declared family.
 
 import json
 import math
-import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations, product, takewhile
+from itertools import combinations, product
 
 import polars as pl
 
@@ -16,6 +15,7 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, Variant
 from dballoc.ground.distributions import compute_t_quantile
 from dballoc.ground.numbers import listing, percent
+from dballoc.questions.campaign.figures import variant_lines
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.measures import CPU, OF_LEVEL, PEAK, THROUGHPUT, Metric
 from dballoc.questions.compare.values import compare, read_values, subtract_blocks
@@ -140,19 +140,10 @@ class Collapse:
         )
 
 
-def choose_throughput(summary: pl.DataFrame) -> str:
-    """Return the measure of throughput in rows of :func:`average_levels`: transactions, or queries
-    if these are imported figures without transactions.
-    """
-    measures = set(summary["measure"])
-    return "qps" if "qps" in measures and "tps" not in measures else "tps"
-
-
 def read_curves(campaign: Campaign) -> dict[tuple[str, str], dict[int, float]]:
     """Return mean throughput by level, of each workload and variant."""
     curves: dict[tuple[str, str], dict[int, float]] = {}
-    summary = average_levels(campaign)
-    rows = summary.filter(measure=choose_throughput(summary))
+    rows = average_levels(campaign).filter(measure="tps")
     for *place, threads, mean in rows.select("workload", "variant", "threads", "mean").iter_rows():
         curves.setdefault((place[0], place[1]), {})[threads] = mean
     return curves
@@ -210,28 +201,9 @@ def group_by_cpus(experiment: Experiment) -> dict[int, list[str]]:
 
 
 def name_lines(experiment: Experiment) -> dict[str, str]:
-    """Return the name of the line that each variant is on, for those with a number of CPUs: what
-    the names of its variants have in common, ``glibc`` of ``glibc_4cpu`` and ``glibc_8cpu``, else
-    the first one's.
-    """
-    lines: dict[str, list[str]] = {}
-    for variant in experiment.variant:
-        if experiment.cpu_of(variant).count is not None:
-            lines.setdefault(_describe_but_cpus(variant), []).append(variant.name)
-    names: dict[str, str] = {}
-    for members in lines.values():
-        # Of x1 and x16 the common beginning has a digit of the numbers of CPUs.
-        common = _find_common_beginning(members).rstrip(string.digits).rstrip("._+=@-")
-        other_names = {v.name for v in experiment.variant} - set(members) | set(names.values())
-        if len(members) == 1 or not common or common in other_names:
-            common = members[0]
-        names |= dict.fromkeys(members, common)
-    return names
-
-
-def _find_common_beginning(names: list[str]) -> str:
-    places = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
-    return "".join(letters[0] for letters in places)
+    """Return the name of the line that each variant is on, for those with a number of CPUs."""
+    counted = [v for v in experiment.variant if experiment.cpu_of(v).count is not None]
+    return variant_lines.name_lines(experiment, counted, _describe_but_cpus)
 
 
 def _describe_but_cpus(variant: Variant) -> str:

@@ -25,13 +25,11 @@ _RULE = (
 @dataclass(frozen=True, kw_only=True)
 class WorkloadMeans:
     """The ratios of a campaign's variants over its workloads, its baseline's against itself
-    included, and those of the post that it repeats; ``post`` is empty without one. ``threads``:
-    the level; ``clients``: it in words.
+    included, and those of the post that it repeats; ``post`` is empty without one.
     """
 
     baseline: str
     threads: int
-    clients: str
     measured: Mapping[str, WorkloadRatios]
     post: Mapping[str, WorkloadRatios]
 
@@ -46,7 +44,6 @@ def compute_means(campaign: Campaign, post: Mapping[str, WorkloadRatios]) -> Wor
     return WorkloadMeans(
         baseline=campaign.experiment.baseline,
         threads=max(campaign.experiment.threads),
-        clients=campaign.describe_clients(max(campaign.experiment.threads)),
         measured=compute_workload_ratios(campaign),
         post=post,
     )
@@ -61,7 +58,7 @@ def describe_workload_means(means: WorkloadMeans) -> list[str]:
     workloads = max(len(means.measured[name].qps) for name in means.variants)
     changes = [f"{name} {_describe_change(means, name)}" for name in means.variants]
     lines = [
-        f"QPS over {count(workloads, 'workload')} with {means.clients}, mean of "
+        f"QPS over {count(workloads, 'workload')} with {count(means.threads, 'client')}, mean of "
         f"the ratios to {means.baseline}: {'; '.join(changes)}.",
         _describe_interval(means),
         _describe_outliers(means.measured, means.variants, "Outliers"),
@@ -156,7 +153,7 @@ def _tabulate_means(means: WorkloadMeans) -> Table:
     names = [*means.variants, *(name for name in means.measured if name == means.baseline)]
     caption = (
         f"Plain means of QPS with the variant ÷ QPS with {means.baseline}, each workload once, at "
-        f"{means.clients}, with 95 % intervals. Over blocks: how far the mean may "
+        f"{count(means.threads, 'client')}, with 95 % intervals. Over blocks: how far the mean may "
         "differ if the same campaign runs again. Over workloads: how far the workloads disagree."
     )
     if means.baseline in means.measured:
