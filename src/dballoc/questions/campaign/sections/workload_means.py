@@ -57,6 +57,8 @@ def describe_workload_means(means: WorkloadMeans) -> list[str]:
         return []
     workloads = max(len(means.measured[name].qps) for name in means.variants)
     changes = [f"{name} {_describe_change(means, name)}" for name in means.variants]
+    if means.baseline in means.measured:
+        changes.append(f"{means.baseline} against itself {_describe_change(means, means.baseline)}")
     lines = [
         f"QPS over {count(workloads, 'workload')} with {count(means.threads, 'client')}, mean of "
         f"the ratios to {means.baseline}: {'; '.join(changes)}.",
