@@ -8,7 +8,8 @@ import pytest
 from dballoc.questions.campaign.figures.full_cpus import (
     LevelIdle,
     describe_full_cpus,
-    describe_idle,
+    describe_host,
+    describe_servers,
     list_server_idle,
 )
 from dballoc.questions.compare.campaign_tables import load_campaign
@@ -31,7 +32,7 @@ def idle(
 def test_full_levels_are_named_with_their_variants() -> None:
     levels = [*idle(256, 0.12, 0.049), *idle(512, 0.0, 0.01), *idle(32, 0.5, 0.6)]
     levels += idle(512, 0.05, 0.3, "oltp_read_write")
-    assert describe_idle(levels, "the host's CPUs", NAMES) == (
+    assert describe_host(levels, NAMES) == (
         "The host's CPUs were full (idle for less than 5 % of the time) in oltp_read_only with "
         "256 (jemalloc) and 512 clients (all variants)."
     )
@@ -39,15 +40,20 @@ def test_full_levels_are_named_with_their_variants() -> None:
 
 def test_where_no_level_is_full_the_nearest_is_named() -> None:
     levels = [*idle(1, 0.4, 0.3), *idle(2, 0.2, 0.06)]
-    assert describe_idle(levels, "the servers' own CPUs", NAMES) == (
-        "At no level were the servers' own CPUs full (idle for less than 5 % of the time): 6.0 % at "
-        "the least, oltp_read_only with 2 clients under jemalloc."
+    assert describe_host(levels, NAMES) == (
+        "At no level were the host's CPUs full (idle for less than 5 % of the time): idle for 6.0 % "
+        "at the least, oltp_read_only with 2 clients under jemalloc."
+    )
+    # Of a server's own CPUs is known what it used of them, not what others did.
+    assert describe_servers(levels, NAMES) == (
+        "At no level did a server use all of its own CPUs (at least 95 % of their time): 94.0 % at "
+        "the most, oltp_read_only with 2 clients under jemalloc."
     )
 
 
 def test_many_workloads_are_counted() -> None:
     levels = [level for i in range(9) for level in idle(1, 0, 0, f"w{i}")]
-    sentence = describe_idle(levels, "the host's CPUs", NAMES)
+    sentence = describe_host(levels, NAMES)
     assert "w5 with 1 client (all variants); 3 more workloads." in sentence
     assert "w6" not in sentence
 
@@ -82,9 +88,12 @@ def test_what_was_not_measured_is_not_said(make: Make) -> None:
 
 def test_a_servers_own_cpus_are_full_by_what_it_uses_of_them(make: Make) -> None:
     used = ("UPDATE step SET cpu_user = 0.9 * window, cpu_system = 1.08 * window",)
-    path = make("own", blocks=2, cpu={"server": "0-1", "client": "2-3"}, sql=used)
+    path = make("own", blocks=2, threads=[4], cpu={"server": "0-1", "client": "2-3"}, sql=used)
     campaign = load_campaign(path)
     levels = list_server_idle(campaign)
     assert levels
     assert all(level.idle == pytest.approx(0.01) for level in levels)
-    assert any("servers' own CPUs were full" in text for text in describe_full_cpus(campaign))
+    assert describe_full_cpus(campaign)[1] == (
+        "Servers used all of their own CPUs (at least 95 % of their time) in oltp_read_only with 4 "
+        "clients (all variants)."
+    )

@@ -19,7 +19,9 @@ _MOST = 6
 
 @dataclass(frozen=True, kw_only=True)
 class LevelIdle:
-    """A level of a variant, and the share of the time for which CPUs were idle (1 = all)."""
+    """A level of a variant, and the share of the time for which CPUs were idle, or for which the
+    server did not use them (1 = all).
+    """
 
     workload: str
     threads: int
@@ -28,13 +30,13 @@ class LevelIdle:
 
 
 def describe_full_cpus(campaign: Campaign) -> list[str]:
-    """Return sentences on the levels at which the host's CPUs were full, and those of servers that
-    have CPUs of their own; nothing where neither was measured.
+    """Return sentences on the levels at which the host's CPUs were full, and at which servers with
+    CPUs of their own used all of these; nothing where neither was measured.
     """
     host, servers = list_host_idle(campaign), list_server_idle(campaign)
     sentences = [
-        *([describe_idle(host, "the host's CPUs", campaign.names)] if host else []),
-        *([describe_idle(servers, "the servers' own CPUs", campaign.names)] if servers else []),
+        *([describe_host(host, campaign.names)] if host else []),
+        *([describe_servers(servers, campaign.names)] if servers else []),
     ]
     if host and not servers and (parts := _list_smaller_counts(campaign)):
         sentences.append(
@@ -58,8 +60,8 @@ def list_host_idle(campaign: Campaign) -> list[LevelIdle]:
 
 
 def list_server_idle(campaign: Campaign) -> list[LevelIdle]:
-    """Return how idle each server's own CPUs were at each level, of variants whose servers have
-    some (``cpu.server``): what the server did not use of them.
+    """Return what each server did not use of its own CPUs at each level, of variants whose servers
+    have some (``cpu.server``).
     """
     experiment = campaign.experiment
     sets = {v.name: experiment.cpu_of(v).server for v in experiment.variant}
@@ -77,33 +79,51 @@ def list_server_idle(campaign: Campaign) -> list[LevelIdle]:
     ]
 
 
-def describe_idle(levels: Sequence[LevelIdle], which: str, variants: Sequence[str]) -> str:
-    """Return the sentence on the levels at which ``which`` CPUs are full, or on the nearest to
+def describe_host(levels: Sequence[LevelIdle], variants: Sequence[str]) -> str:
+    """Return the sentence on the levels at which the host's CPUs were full, or on the nearest to
     it.
     """
-    full = [level for level in levels if level.idle < _IDLE]
-    if not full:
-        nearest = min(levels, key=lambda level: level.idle)
-        return (
-            f"At no level were {which} full (idle for less than {percent(_IDLE, 0)} of the time): "
-            f"{percent(max(nearest.idle, 0.0))} at the least, {nearest.workload} with "
-            f"{count(nearest.threads, 'client')} under {nearest.variant}."
-        )
+    rule = f"(idle for less than {percent(_IDLE, 0)} of the time)"
+    if full := _describe_full(levels, variants):
+        return f"The host's CPUs were full {rule} in {full}."
+    nearest = min(levels, key=lambda level: level.idle)
+    return (
+        f"At no level were the host's CPUs full {rule}: idle for {percent(nearest.idle)} at the "
+        f"least, {_describe_level(nearest)}."
+    )
+
+
+def describe_servers(levels: Sequence[LevelIdle], variants: Sequence[str]) -> str:
+    """Return the sentence on the levels at which servers used all of their own CPUs, or on the
+    nearest to it. Others may have used these too.
+    """
+    rule = f"(at least {percent(1 - _IDLE, 0)} of their time)"
+    if full := _describe_full(levels, variants):
+        return f"Servers used all of their own CPUs {rule} in {full}."
+    nearest = min(levels, key=lambda level: level.idle)
+    return (
+        f"At no level did a server use all of its own CPUs {rule}: {percent(1 - nearest.idle)} at "
+        f"the most, {_describe_level(nearest)}."
+    )
+
+
+def _describe_level(level: LevelIdle) -> str:
+    return f"{level.workload} with {count(level.threads, 'client')} under {level.variant}"
+
+
+def _describe_full(levels: Sequence[LevelIdle], variants: Sequence[str]) -> str:
+    """Return the levels at which CPUs were full, by workload; empty where there are none."""
     by_workload: dict[str, dict[int, list[str]]] = {}
-    for level in full:
-        by_workload.setdefault(level.workload, {}).setdefault(level.threads, []).append(
-            level.variant
-        )
+    for level in levels:
+        if level.idle < _IDLE:
+            by_level = by_workload.setdefault(level.workload, {})
+            by_level.setdefault(level.threads, []).append(level.variant)
     parts = [
         f"{workload} with {_describe_levels(by_level, variants)}"
         for workload, by_level in by_workload.items()
     ]
     more = len(parts) - _MOST
-    shown = parts if more <= 0 else [*parts[:_MOST], f"{count(more, 'more workload')}"]
-    return (
-        f"{which[:1].upper()}{which[1:]} were full (idle for less than {percent(_IDLE, 0)} of the "
-        f"time) in {'; '.join(shown)}."
-    )
+    return "; ".join(parts if more <= 0 else [*parts[:_MOST], count(more, "more workload")])
 
 
 def _describe_levels(by_level: Mapping[int, Sequence[str]], variants: Sequence[str]) -> str:
