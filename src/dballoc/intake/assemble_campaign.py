@@ -22,14 +22,18 @@ from dballoc.store.rows import MeasuredTrial, StepRow, VariantRow
 
 # Characters that a name may not have; see dballoc.experiment.model.
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9._+=@-]+")
-_LONGEST = 64
+# The longest name, letters.
+LONGEST = 64
+# The level that stands for an unstated number of clients (ImportedFacts.clients_stated).
+_UNSTATED = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assembled:
     """An experiment and its trials. ``trials`` in the order of their machines; ``machines``: each
     with the number of its trials; ``private``: the most private bytes, by the number of the trial;
-    ``variants``, ``workloads``: their names by what the files call them.
+    ``variants``, ``workloads``: their names by what the files call them; ``clients_stated``,
+    ``relative_to``: as :class:`dballoc.store.facts.ImportedFacts` has them.
     """
 
     experiment: Experiment
@@ -38,14 +42,17 @@ class Assembled:
     private: Mapping[int, int]
     variants: Mapping[str, str]
     workloads: Mapping[str, str]
+    clients_stated: bool
+    relative_to: str | None
 
 
 def assemble_campaign(
     figures: Sequence[ImportedFigure], name: str, baseline: str | None, published: str | None = None
 ) -> Assembled:
-    """Make each figure a trial of one level. ``baseline``: the first variant if None;
-    ``published``: the published figures that they repeat. Raises UsageError if names of variants or
-    workloads become the same, or if there is no such baseline, or no such published variant.
+    """Make each figure a trial of one level; the figures are checked. ``baseline``: the first
+    variant if None; ``published``: the published figures that they repeat. Raises UsageError if
+    names of variants or workloads become the same, or if there is no such baseline, or no such
+    published variant.
     """
     variants = _assign_names([f.variant for f in figures], "variant")
     workloads = _assign_names([f.workload for f in figures], "workload")
@@ -61,7 +68,7 @@ def assemble_campaign(
         "levels": "fresh",
         "blocks": len(blocks),
         "workloads": list(dict.fromkeys(workloads.values())),
-        "threads": sorted({f.threads for f in figures}),
+        "threads": sorted({f.threads or _UNSTATED for f in figures}),
         "warmup_sql": [],
         "time": {
             "warmup": "0s",
@@ -82,7 +89,7 @@ def assemble_campaign(
             position=position,
             variant=variant,
             role=role,
-            level=f.threads,
+            level=f.threads or _UNSTATED,
         )
         trials.append((slot, _build_record(f, workloads[f.workload])))
     if published is not None:
@@ -95,6 +102,8 @@ def assemble_campaign(
         private={i: f.private for i, f in enumerate(ordered, 1) if f.private is not None},
         variants=variants,
         workloads=workloads,
+        clients_stated=figures[0].threads is not None,
+        relative_to=None if (to := figures[0].relative_to) is None else variants[to],
     )
 
 
@@ -124,9 +133,9 @@ def make_name(text: str) -> str:
     """
     plain = _FORBIDDEN.sub("-", _remove_accents(text)).strip("-._+=@")
     if not has_other_letters(text):
-        return plain[:_LONGEST] or "imported"
+        return plain[:LONGEST] or "imported"
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
-    return f"{plain[: _LONGEST - 9] or 'imported'}-{digest}"
+    return f"{plain[: LONGEST - 9] or 'imported'}-{digest}"
 
 
 def has_other_letters(text: str) -> bool:
@@ -190,7 +199,7 @@ def _build_record(figure: ImportedFigure, workload: str) -> TrialRecord:
                 step=1,
                 kind="level",
                 workload=workload,
-                threads=figure.threads,
+                threads=figure.threads or _UNSTATED,
                 t=0.0,
                 seconds=seconds,
                 tps=figure.tps,

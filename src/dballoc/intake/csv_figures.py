@@ -1,17 +1,16 @@
-"""Read figures from a CSV file. Pure except for opening the file."""
+"""Read figures from CSV, one line a figure. Pure."""
 
 import difflib
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
-from dballoc.intake import delimited_text, foreign_kinds
+from dballoc.intake import delimited_text
 from dballoc.intake.imported_figure import HERE, ImportedFigure
 
-# The largest file, and the largest size of memory, bytes.
-_LARGEST_FILE, _LARGEST_SIZE = 64 * readers.MIB, 2**53
+# The largest size of memory, bytes.
+_LARGEST_SIZE = 2**53
 
 _LONGEST_NAME = 1000
 
@@ -29,17 +28,10 @@ _REALS = {"tps": "tps", "qps": "qps", "p95_ms": "p95", "p99_ms": "p99", "seconds
 COLUMNS = ("machine", *REQUIRED, "block", "qps", "p95_ms", "p99_ms", *SIZES, "seconds")
 
 
-def read_figures(path: Path) -> list[ImportedFigure]:
+def parse_figures(text: str, origin: str) -> list[ImportedFigure]:
     """Return the figure of each line. UsageError, ``FILE:LINE: …``, for anything that
     docs/import.md does not allow.
     """
-    with readers.naming(path):
-        text = foreign_kinds.read_text(path, _LARGEST_FILE)
-    return parse_figures(text, str(path))
-
-
-def parse_figures(text: str, origin: str) -> list[ImportedFigure]:
-    """Return the figures in a file's text; UsageError as for :func:`read_figures`."""
     table = delimited_text.parse_delimited(text, origin, _check_heading)
     heading = [name.lower() for name in table.heading]
     numbers = [i for i, name in enumerate(heading) if name in _REALS or name in SIZES]
@@ -48,6 +40,14 @@ def parse_figures(text: str, origin: str) -> list[ImportedFigure]:
         _parse_figure(dict(zip(heading, row.cells, strict=True)), f"{origin}:{row.line}", mark)
         for row in table.rows
     ]
+    check_names(figures)
+    if not figures:
+        raise UsageError(f"{origin}:{table.line}: no figures below the heading")
+    return figures
+
+
+def check_names(figures: Iterable[ImportedFigure]) -> None:
+    """Check the names of figures. UsageError, ``FILE:LINE: …``, for one that cannot be stored."""
     for figure in figures:
         for name, word in (
             ("variant", figure.variant),
@@ -58,9 +58,6 @@ def parse_figures(text: str, origin: str) -> list[ImportedFigure]:
                 raise UsageError(
                     f"{figure.place}: {name}: {readers.shown(word)} is not a valid name"
                 )
-    if not figures:
-        raise UsageError(f"{origin}:{table.line}: no figures below the heading")
-    return figures
 
 
 def _check_heading(names: list[str], place: str) -> None:
@@ -92,7 +89,7 @@ def _parse_figure(line: dict[str, str], place: str, mark: str) -> ImportedFigure
         if not line[name]:
             raise UsageError(f"{place}: {name} is empty")
     values: dict[str, Any] = {
-        field: _parse_number(line[name], name, place, mark)
+        field: parse_number(line[name], name, place, mark)
         for name, field in _REALS.items()
         if line.get(name)
     }
@@ -100,13 +97,13 @@ def _parse_figure(line: dict[str, str], place: str, mark: str) -> ImportedFigure
         raise UsageError(f"{place}: tps is empty")
     for name, (field, unit) in SIZES.items():
         if line.get(name):
-            size = _parse_number(line[name], name, place, mark) * unit
+            size = parse_number(line[name], name, place, mark) * unit
             if size > _LARGEST_SIZE:
                 raise UsageError(f"{place}: {name}: {line[name]!r} is more than any machine has")
             values[field] = round(size)
     if line.get("block"):
-        values["block"] = _parse_count(line["block"], "block", place)
-    threads = _parse_count(line["threads"], "threads", place)
+        values["block"] = parse_count(line["block"], "block", place)
+    threads = parse_count(line["threads"], "threads", place)
     return ImportedFigure(
         place=place,
         workload=line["workload"],
@@ -117,7 +114,8 @@ def _parse_figure(line: dict[str, str], place: str, mark: str) -> ImportedFigure
     )
 
 
-def _parse_number(text: str, name: str, place: str, mark: str) -> float:
+def parse_number(text: str, name: str, place: str, mark: str) -> float:
+    """Return the number in a cell of column ``name``. UsageError, which begins with ``place``."""
     return _parse(
         text,
         f"{place}: {name}",
@@ -127,7 +125,8 @@ def _parse_number(text: str, name: str, place: str, mark: str) -> float:
     )
 
 
-def _parse_count(text: str, name: str, place: str) -> int:
+def parse_count(text: str, name: str, place: str) -> int:
+    """Return the whole number in a cell of column ``name``; UsageError as above."""
     return _parse(
         text,
         f"{place}: {name}",

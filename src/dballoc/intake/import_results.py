@@ -14,9 +14,10 @@ from dballoc.ground import readers
 from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.files.foreign_file import Stamp, make_stamp, open_foreign_file
 from dballoc.ground.files.output_directory import OutputDirectory
-from dballoc.intake import csv_figures, output_mapping, stack_profiles
+from dballoc.intake import figure_tables, output_mapping, stack_profiles
 from dballoc.intake import mapping_file as mapping_files
 from dballoc.intake.assemble_campaign import (
+    LONGEST,
     Assembled,
     assemble_campaign,
     has_other_letters,
@@ -125,22 +126,32 @@ def import_results(
     _write_directory(out, assembled, gathered.sources, profiles)
     return Imported(
         assembled=assembled,
-        figures=len(figures),
+        figures=sum(figure.variant != figure.relative_to for figure in figures),
         profiles=len(profiles),
         series=len(gathered.memory),
         unmatched=gathered.unmatched,
-        notes=[*gathered.unread, *_list_new_names(assembled)],
+        notes=[*gathered.unread, *_list_new_names(assembled), *_list_unstated(assembled)],
     )
 
 
+def _list_unstated(assembled: Assembled) -> list[str]:
+    """Return a line on what the files leave open."""
+    if assembled.clients_stated:
+        return []
+    return [
+        "the files do not say under how many clients; in a directory, threads in its import.toml "
+        "says it, see docs/import.md"
+    ]
+
+
 def _list_new_names(assembled: Assembled) -> list[str]:
-    """Return a line for each name that tells nothing of what the files call it."""
+    """Return a line for each name that does not tell what the files call it, or not all of it."""
     return [
         f"the {kind} {readers.shown(word)} is called {name} here; [{kind}s] in import.toml gives "
         "another name"
         for kind, names in (("variant", assembled.variants), ("workload", assembled.workloads))
         for word, name in names.items()
-        if has_other_letters(word)
+        if has_other_letters(word) or len(word) > LONGEST
     ]
 
 
@@ -165,7 +176,7 @@ def _gather(paths: Sequence[Path], mapping_file: Path | None) -> _Gathered:
             )
         else:
             stamp = _read_stamp(path)
-            gathered.figures += csv_figures.read_figures(path)
+            gathered.figures += figure_tables.read_figures(path)
             gathered.sources.append(_CopiedFile(path, path.name, stamp))
     return gathered
 
@@ -293,6 +304,8 @@ def _write_database(
         imported=ImportedFacts(
             files=tuple(ImportedFile(name=n, sha256=value) for n, value in hashes.items()),
             machines=tuple(MachineTrials(name=n, trials=t) for n, t in assembled.machines),
+            clients_stated=assembled.clients_stated,
+            relative_to=assembled.relative_to,
             private=tuple(PrivateBytes(trial=n, peak=p) for n, p in assembled.private.items()),
             profiles=tuple(profiles),
         ),

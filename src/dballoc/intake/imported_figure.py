@@ -1,6 +1,6 @@
 """One measurement that was made elsewhere, and the checks of a set of them. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dballoc.ground.errors import UsageError
@@ -12,19 +12,21 @@ HERE = ""
 @dataclass(frozen=True, kw_only=True)
 class ImportedFigure:
     """The figures of a workload at a number of client threads under a variant. ``place``:
-    FILE:LINE, for messages; latencies in ms; ``rss``: peak, bytes, and from a series of readings
+    FILE:LINE, for messages; ``relative_to``: the variant whose throughput this one is divided by,
+    where ``qps`` is a ratio; latencies in ms; ``rss``: peak, bytes, and from a series of readings
     also the first, the mean and the last; ``private``: the most private bytes; ``seconds``: how
     long it was measured. None: not known.
     """
 
     place: str
     workload: str
-    threads: int
+    threads: int | None
     variant: str
-    tps: float
     machine: str = HERE
     block: int = 1
+    tps: float | None = None
     qps: float | None = None
+    relative_to: str | None = None
     p95: float | None = None
     p99: float | None = None
     rss: int | None = None
@@ -35,9 +37,14 @@ class ImportedFigure:
     seconds: float | None = None
 
     @property
-    def identity(self) -> tuple[str, str, int, str, int]:
+    def identity(self) -> tuple[str, str, int | None, str, int]:
         """The key, which only one figure may have."""
         return self.machine, self.workload, self.threads, self.variant, self.block
+
+    @property
+    def level(self) -> str:
+        """The level, for messages."""
+        return "" if self.threads is None else f" at level {self.threads}"
 
 
 def choose_machine(
@@ -66,19 +73,41 @@ def choose_machine(
     return next(iter(machines))
 
 
-def check_figures(figures: Iterable[ImportedFigure]) -> None:
-    """Check that figures are unique and above 0. UsageError, ``FILE:LINE: …``, for the first that
-    is not.
+def check_figures(figures: Sequence[ImportedFigure]) -> None:
+    """Check that figures are unique, above 0 and of one kind. UsageError, ``FILE:LINE: …``, for the
+    first that is not.
     """
-    unique: dict[tuple[str, str, int, str, int], ImportedFigure] = {}
+    unique: dict[tuple[str, str, int | None, str, int], ImportedFigure] = {}
     for figure in figures:
-        if not figure.tps > 0:
+        if not any(rate for rate in (figure.tps, figure.qps)):
             raise UsageError(
                 f"{figure.place}: 0 transactions per second: there is nothing to compare"
             )
         first = unique.setdefault(figure.identity, figure)
         if first is not figure:
             raise UsageError(
-                f"{figure.place}: {figure.variant}, {figure.workload} at level {figure.threads} is "
-                f"already in {first.place}; number repeats in the column block"
+                f"{figure.place}: {figure.variant}, {figure.workload}{figure.level} is already in "
+                f"{first.place}; number repeats in the column block, or import the files apart"
             )
+        _check_kind(figure, figures[0])
+
+
+def _check_kind(figure: ImportedFigure, first: ImportedFigure) -> None:
+    """Check that two figures can be compared."""
+    if (figure.threads is None) != (first.threads is None):
+        unstated, stated = (figure, first) if figure.threads is None else (first, figure)
+        raise UsageError(
+            f"{unstated.place}: under how many clients? {stated.place} says it of its figures; "
+            "give it with threads in an import.toml, or import the files apart"
+        )
+    if figure.relative_to != first.relative_to or (figure.tps is None) != (first.tps is None):
+        raise UsageError(
+            f"{figure.place}: {_describe_kind(figure)}, but in {first.place} "
+            f"{_describe_kind(first)}; import them apart"
+        )
+
+
+def _describe_kind(figure: ImportedFigure) -> str:
+    if figure.relative_to is not None:
+        return f"ratios to {figure.relative_to}"
+    return "queries per second alone" if figure.tps is None else "transactions per second"

@@ -1,4 +1,6 @@
-"""The mapping file ``import.toml``: the variant, workload and level of each file of a directory."""
+"""The mapping file ``import.toml``: what the files of a directory are of, as far as they do not say
+it.
+"""
 
 import re
 from collections.abc import Mapping
@@ -72,26 +74,41 @@ class MemoryFiles(FilePattern):
     process: str | None = None
 
 
+class TableFiles(FilePattern):
+    """``[[tables]]``: files of figures that name their variants and workloads themselves."""
+
+    files: Pattern
+
+    @model_validator(mode="after")
+    def _check_words(self) -> Self:
+        for name in ("variant", "workload", "block"):
+            if getattr(self, name, None) is not None or f"{{{name}}}" in self.files:
+                raise ValueError(f"{name}: a table of figures has it itself")
+        return self
+
+
 class MappingFile(FilePattern):
-    """The mapping file. ``files``: a pattern of the names of sysbench's outputs below the
+    """The mapping file. ``files``: a pattern of the names of outputs of load generators below the
     directory, like ``{variant}/{workload}-{threads}.txt``; ``*`` is any text without a slash. What
     the names do not hold is given by the key of that name. ``variants``, ``workloads``,
-    ``machines``: what the words in file names stand for.
+    ``machines``: what the words in file names and tables stand for.
     """
 
     block: _Number | None = None
     files: Pattern | None = None
     stacks: Annotated[list[StackFiles], Field(max_length=100)] = []
     memory: Annotated[list[MemoryFiles], Field(max_length=100)] = []
+    tables: Annotated[list[TableFiles], Field(max_length=100)] = []
     variants: dict[str, str] = {}
     workloads: dict[str, str] = {}
     machines: dict[str, str] = {}
 
     @model_validator(mode="after")
     def _check_patterns(self) -> Self:
-        if self.files is None and not self.stacks and not self.memory:
+        if self.files is None and not self.stacks and not self.memory and not self.tables:
             raise ValueError(
-                "no pattern: give files (sysbench's outputs), [[stacks]] or [[memory]]"
+                "no pattern: give files (outputs of sysbench and others), [[tables]], [[stacks]] "
+                "or [[memory]]"
             )
         return self
 
@@ -130,7 +147,11 @@ def _describe(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        models: dict[str, type[FilePattern]] = {"stacks": StackFiles, "memory": MemoryFiles}
+        models: dict[str, type[FilePattern]] = {
+            "stacks": StackFiles,
+            "memory": MemoryFiles,
+            "tables": TableFiles,
+        }
         model = (
             models.get(str(first["loc"][0]), MappingFile) if len(first["loc"]) > 1 else MappingFile
         )

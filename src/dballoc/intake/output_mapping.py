@@ -1,21 +1,28 @@
-"""Read a directory of files that were made elsewhere: sysbench's outputs, call stacks, readings of
-memory; a mapping file tells which is which.
+"""Read a directory of files that were made elsewhere: outputs of load generators, tables of
+figures, call stacks, readings of memory; a mapping file tells which is which.
 """
 
 import stat
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
 from dballoc.ground.files.foreign_file import Stamp, make_stamp
-from dballoc.intake import foreign_kinds, mapping_file, sysbench_totals
+from dballoc.intake import figure_tables, foreign_kinds, mapping_file
 from dballoc.intake.imported_figure import HERE, ImportedFigure
-from dballoc.intake.mapping_file import Counts, MappingFile, MemoryFiles, StackFiles
-from dballoc.intake.sysbench_totals import Totals
+from dballoc.intake.load_outputs import parse_outputs, sysbench_totals
+from dballoc.intake.load_outputs.totals import Totals
+from dballoc.intake.mapping_file import (
+    Counts,
+    MappingFile,
+    MemoryFiles,
+    StackFiles,
+    TableFiles,
+)
 
 _LARGEST_OUTPUT = 64 * readers.MIB
 # Files in the directory, matched or not.
@@ -51,7 +58,7 @@ class MemoryFile:
 @dataclass(frozen=True, kw_only=True)
 class MappedOutputs:
     """What a directory holds. ``files``: all that were read, as they were before; ``unmatched``:
-    those that fit no pattern; ``unread``: a line for what is left out of an output of sysbench.
+    those that fit no pattern; ``unread``: a line for what is left out of an output.
     """
 
     figures: list[ImportedFigure]
@@ -63,8 +70,8 @@ class MappedOutputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _SysbenchRun:
-    """A run of sysbench in a file."""
+class _LoadRun:
+    """A run of a load generator in a file."""
 
     file: Path
     totals: Totals
@@ -76,16 +83,17 @@ _Match = tuple[Path, dict[str, str], Any]
 
 
 def read_outputs(directory: Path, mapping_path: Path | None = None) -> MappedOutputs:
-    """Read all sysbench outputs that fit the mapping's pattern, and list the other files that fit
-    theirs. ``mapping_path``: default is import.toml in the directory. UsageError, with FILE:LINE
-    where it is about a line.
+    """Read all outputs and tables that fit the mapping's patterns, and list the other files that
+    fit theirs. ``mapping_path``: default is import.toml in the directory. UsageError, with
+    FILE:LINE where it is about a line.
     """
     path = mapping_path or directory / mapping_file.FILE
     mapping = mapping_file.read_mapping(path)
     stamps = _list_files(directory, path)
     paths = list(stamps)
     matches = _match_files(mapping, directory, paths, path)
-    runs: list[_SysbenchRun] = []
+    runs: list[_LoadRun] = []
+    figures: list[ImportedFigure] = []
     stacks: list[StackFile] = []
     memory: list[MemoryFile] = []
     for file, fields, table in matches:
@@ -108,12 +116,14 @@ def read_outputs(directory: Path, mapping_path: Path | None = None) -> MappedOut
                     **_require(words, path, ("variant", "workload", "threads")),
                 )
             )
+        elif isinstance(table, TableFiles):
+            figures += _complete_figures(figure_tables.read_figures(file), words, mapping, path)
         else:
             runs += _read_runs(words, file, path)
     _check_workloads(runs)
     matched = [file for file, *_ in matches]
     return MappedOutputs(
-        figures=[run.figure for run in runs],
+        figures=[*figures, *(run.figure for run in runs)],
         stacks=stacks,
         memory=memory,
         files={file: stamps[file] for file in matched},
@@ -138,7 +148,7 @@ def _list_files(directory: Path, mapping_path: Path) -> dict[Path, Stamp]:
     except OSError as error:
         raise UsageError(f"{error.filename or directory}: {error.strerror}") from None
     if not paths:
-        raise UsageError(f"{directory}: empty: no output of sysbench in it")
+        raise UsageError(f"{directory}: empty: nothing to import in it")
     return dict(sorted(paths.items()))
 
 
@@ -151,6 +161,7 @@ def _match_files(
         *([("files", mapping.files, mapping)] if mapping.files is not None else []),
         *((f"stacks.{i}.files", table.files, table) for i, table in enumerate(mapping.stacks)),
         *((f"memory.{i}.files", table.files, table) for i, table in enumerate(mapping.memory)),
+        *((f"tables.{i}.files", table.files, table) for i, table in enumerate(mapping.tables)),
     ]
     keys: dict[Path, str] = {}
     for key, text, table in patterns:
@@ -187,7 +198,33 @@ def _require(
     return {name: words[name] for name in (*needed, "machine")}
 
 
-def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_SysbenchRun]:
+def _complete_figures(
+    figures: list[ImportedFigure], words: Mapping[str, Any], mapping: MappingFile, path: Path
+) -> list[ImportedFigure]:
+    """Return a table's figures with the names that the mapping file gives them, and with its level
+    and machine, ``words``, where the table has none. UsageError if it has another level.
+    """
+    variants, workloads, machines = mapping.variants, mapping.workloads, mapping.machines
+    for figure in figures:
+        if words["threads"] and figure.threads not in (None, words["threads"]):
+            raise UsageError(
+                f"{figure.place}: thread count mismatch: {path} says {words['threads']}, the table "
+                f"says {figure.threads}"
+            )
+    return [
+        replace(
+            f,
+            variant=variants.get(f.variant, f.variant),
+            workload=workloads.get(f.workload, f.workload),
+            machine=machines.get(f.machine, f.machine) or words["machine"] or HERE,
+            threads=f.threads or words["threads"],
+            relative_to=f.relative_to and variants.get(f.relative_to, f.relative_to),
+        )
+        for f in figures
+    ]
+
+
+def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_LoadRun]:
     """Return each run in one file. Runs of the same level are repeats, numbered in their order,
     unless the file's block is given.
     """
@@ -195,12 +232,12 @@ def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_S
         text = foreign_kinds.read_text(path, _LARGEST_OUTPUT, errors="replace")
     repeats: Counter[int] = Counter()
     runs = []
-    for totals in sysbench_totals.parse_runs(text, str(path)):
+    for totals in parse_outputs.parse_runs(text, str(path)):
         threads = words["threads"] or totals.threads
         if totals.threads and totals.threads != threads:
             raise UsageError(
                 f"{path}:{totals.line}: thread count mismatch: {mapping_path} says {threads}, "
-                f"sysbench's output says {totals.threads}"
+                f"the output says {totals.threads}"
             )
         names = _require(
             {**words, "threads": threads}, mapping_path, ("workload", "variant", "threads")
@@ -209,15 +246,15 @@ def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_S
         repeats[level] += 1
         block = words["block"] or repeats[level]
         figure = _make_figure({**names, "block": block}, totals, path)
-        runs.append(_SysbenchRun(file=path, totals=totals, figure=figure))
+        runs.append(_LoadRun(file=path, totals=totals, figure=figure))
     return runs
 
 
-def _check_workloads(runs: list[_SysbenchRun]) -> None:
+def _check_workloads(runs: list[_LoadRun]) -> None:
     """Check that all runs of a workload have as many statements in a transaction as its first.
     UsageError, ``FILE:LINE: …``, if not.
     """
-    first: dict[str, _SysbenchRun] = {}
+    first: dict[str, _LoadRun] = {}
     for run in runs:
         other = first.setdefault(run.figure.workload, run)
         if sysbench_totals.is_another_workload(run.totals, other.totals):

@@ -70,6 +70,7 @@ from dballoc.questions.compare.client_connections import asks_for_tls, count_cli
 from dballoc.questions.compare.measures import GROUPS, OF_LEVEL, THROUGHPUT
 from dballoc.questions.compare.split_by_host import list_environments
 from dballoc.questions.imported import sections as imported_results
+from dballoc.questions.imported.figures import count_figures
 from dballoc.questions.published import sections as post
 from dballoc.questions.published.post_figures import Published
 from dballoc.questions.published.post_ratios import compute_means_beside_post
@@ -158,7 +159,7 @@ def gather_report(
     else:
         comparisons, recommendation, answer = judge_campaign(campaign, preference, directory)
         if campaign.imported:
-            subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
+            subtitle = f"made elsewhere · {count(count_figures(campaign), 'figure')}"
             sections = imported_results.make_imported_sections(campaign, published, profiles)
             screen = imported_results.make_imported_screen(campaign, published, profiles)
         else:

@@ -187,11 +187,15 @@ class ProfilePlace:
 @dataclass(frozen=True, kw_only=True)
 class ImportedFacts:
     """Where imported results come from. The machines' trials follow each other in their order, as
-    the files of ``profiles`` do.
+    the files of ``profiles`` do. ``clients_stated``: whether the files say under how many clients
+    they were measured; if not, level 1 stands for an unknown one. ``relative_to``: the variant that
+    the files' figures are ratios to, whose own is 1; the column ``qps`` has them.
     """
 
     files: tuple[ImportedFile, ...]
     machines: Annotated[tuple[MachineTrials, ...], Field(min_length=1)]
+    clients_stated: bool = True
+    relative_to: Word | None = None
     private: tuple[PrivateBytes, ...] = ()
     profiles: Annotated[tuple[ProfilePlace, ...], Field(max_length=1000)] = ()
 

@@ -3,11 +3,12 @@ the kinds of files that import refuses by how they begin.
 """
 
 from dballoc.ground.errors import UsageError
-from dballoc.intake import foreign_kinds, sysbench_totals
+from dballoc.intake import foreign_kinds
+from dballoc.intake.load_outputs import sysbench_totals
 from dballoc.load import client_output
 
 OF = (
-    "dballoc.intake.sysbench_totals",
+    "dballoc.intake.load_outputs.sysbench_totals",
     "dballoc.intake.foreign_kinds",
     "dballoc.load.client_output",
 )

@@ -383,7 +383,7 @@ def test_what_is_imported_is_what_was_read(
     path = tmp_path / "a.csv"
     path.write_text(CSV)
     (tmp_path / "b.csv").write_text(CSV.replace("110", "990"))
-    read = import_results.csv_figures.read_figures
+    read = import_results.figure_tables.read_figures
 
     def swap(file: Path) -> list[ImportedFigure]:
         figures = read(file)
@@ -393,7 +393,7 @@ def test_what_is_imported_is_what_was_read(
             path.write_text(CSV.replace("110", "990"))
         return figures
 
-    monkeypatch.setattr(import_results.csv_figures, "read_figures", swap)
+    monkeypatch.setattr(import_results.figure_tables, "read_figures", swap)
     if when == "before":
         import_results.import_results([path], tmp_path / "out")
         assert (tmp_path / "out/imported/a.csv").read_text() == CSV

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from dballoc.ground.errors import UsageError
-from dballoc.intake import csv_figures, sysbench_totals
+from dballoc.intake import figure_tables
 from dballoc.intake.import_results import import_results
+from dballoc.intake.load_outputs import sysbench_totals
 from dballoc.questions.campaign.figures import level_curves
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline
 from dballoc.questions.compare.campaign_tables import load_campaign, load_unimported_campaign
@@ -181,7 +182,6 @@ def test_machines_stay_apart_and_each_has_a_baseline(tmp_path: Path) -> None:
         "Throughput: big",
         "Peaks and collapses: big",
         "Throughput: small",
-        "Peaks and collapses: small",
         "Where the figures are from",
     ]
     assert len({f.key for f in content.figures}) == len(content.figures)
@@ -317,7 +317,11 @@ BAD_RUNS = [
         "import.toml: missing; a directory of files to import needs it, see docs/import.md",
     ),
     ("import.toml", "files = 1 2", "import.toml: not TOML: "),
-    ("import.toml", "", "import.toml: no pattern: give files (sysbench's outputs), [[stacks]] or"),
+    (
+        "import.toml",
+        "",
+        "import.toml: no pattern: give files (outputs of sysbench and others), [[tables]]",
+    ),
     ("import.toml", 'pattern = "x"', "import.toml: unknown key pattern; known here: "),
     (
         "import.toml",
@@ -396,7 +400,7 @@ def test_other_ways_to_go_wrong(runs: Path, tmp_path: Path) -> None:
     write(empty / "import.toml", 'files = "{variant}.txt"')
     for paths, how, message in (
         ([tmp_path / "b.csv"], {}, "b.csv: cannot be read: No such file or directory"),
-        ([empty], {}, "empty: empty: no output of sysbench in it"),
+        ([empty], {}, "empty: empty: nothing to import in it"),
         (
             [good],
             {"baseline": "glibc"},
@@ -437,4 +441,4 @@ def test_what_only_own_campaigns_can_do_is_refused(tmp_path: Path) -> None:
 def test_a_byte_order_mark_and_blank_lines_do_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("\ufeff" + GOOD.replace("\n", "\r\n") + "\r\n,,,\r\n", encoding="utf-8")
-    assert len(csv_figures.read_figures(path)) == 4
+    assert len(figure_tables.read_figures(path)) == 4

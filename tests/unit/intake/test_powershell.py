@@ -20,8 +20,14 @@ from test_intake import GOOD, OLD, OUTPUT
 
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
-from dballoc.intake import attach_memory, csv_figures, foreign_kinds, sysbench_totals
+from dballoc.intake import (
+    attach_memory,
+    csv_figures,
+    figure_tables,
+    foreign_kinds,
+)
 from dballoc.intake.import_results import import_results
+from dballoc.intake.load_outputs import sysbench_totals
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=40))
@@ -61,7 +67,7 @@ def test_export_csv_of_every_culture_gives_the_same_figures(tmp_path: Path) -> N
     ):
         path = tmp_path / f"{i}.csv"
         path.write_bytes(data.replace(b"\n", b"\r\n") if i < 2 else data)
-        (figure,) = csv_figures.read_figures(path)
+        (figure,) = figure_tables.read_figures(path)
         assert (figure.workload, figure.threads, figure.tps) == ("ro", 8, 1234.5)
         assert figure.rss == round(80.25 * MIB)
 

@@ -11,9 +11,10 @@ import pytest
 
 from dballoc.cli.shared.server_options_sources import describe_wrapper
 from dballoc.ground.errors import UsageError
-from dballoc.intake import foreign_kinds, sysbench_totals
+from dballoc.intake import foreign_kinds
 from dballoc.intake.assemble_campaign import make_name
 from dballoc.intake.import_results import import_results
+from dballoc.intake.load_outputs import sysbench_totals
 from dballoc.load import sysbench_command
 from dballoc.load.workload import Workload
 from dballoc.servers import print_defaults

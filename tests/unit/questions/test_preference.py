@@ -141,7 +141,7 @@ def test_cpu_shown_higher_is_worse_too() -> None:
     changed = replace(found, family=family)
     assert recommend(found, "glibc").variant == "a"
     assert recommend(changed, "glibc").excluded == {
-        "a": "shown to be worse: oltp, server CPU per transaction at half width"
+        "a": "it is shown to be worse in oltp, server CPU per transaction at half width"
     }
 
 
@@ -187,7 +187,7 @@ def test_a_constraint_on_a_descriptive_figure(make: Make) -> None:
     _, found, said = judge_campaign(campaign)
     assert found.variant == "jemalloc"
     _, found, said = judge_campaign(campaign, parse_preference("p99<=1.05"))
-    assert found.excluded == {"jemalloc": "shown to break p99<=1.05"}
+    assert found.excluded == {"jemalloc": "it is shown to break p99<=1.05"}
     assert found.variant == "tuned"
     assert said.headline == "Use tuned"
     assert "p99<=1.05 in oltp_read_only holds: 1.00" in said.reason
@@ -227,7 +227,10 @@ def test_for_programs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["rule"] == parse_preference("p99<=1.05").describe_rule(0.03)
     baseline, jemalloc, tuned = found["candidates"]
     assert (baseline["variant"], baseline["baseline"]) == ("glibc", True)
-    assert (jemalloc["variant"], jemalloc["excluded"]) == ("jemalloc", "shown to break p99<=1.05")
+    assert (jemalloc["variant"], jemalloc["excluded"]) == (
+        "jemalloc",
+        "it is shown to break p99<=1.05",
+    )
     assert jemalloc["constraints"][0]["holds"] is False
     figures = {f["metric"]: f for f in tuned["figures"]}
     assert figures["rss_peak"]["verdict"] == "lower"

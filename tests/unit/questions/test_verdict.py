@@ -98,7 +98,7 @@ def test_one_shown_slower_by_more_than_the_margin_is_out() -> None:
     found = recommend(comparisons(a=(SAME, LESS), b=(make_ratio(0.9, 0.96), LEAST)), "base")
     assert (found.variant, found.excluded) == (
         "a",
-        {"b": "shown to be worse: w, transactions per second"},
+        {"b": "it is shown to be worse in w, transactions per second"},
     )
 
 

@@ -10,6 +10,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import UsageError
+from dballoc.ground.numbers import count
 from dballoc.questions.compare import results_consistency
 from dballoc.questions.compare.measures import (
     CPU,
@@ -94,6 +95,13 @@ class Campaign:
         guard, and mostly no repeats.
         """
         return self.facts.imported is not None
+
+    def describe_clients(self, threads: int) -> str:
+        """Return ``256 clients``; in other words where imported files do not say how many."""
+        imported = self.facts.imported
+        if imported is not None and not imported.clients_stated:
+            return "an unstated number of clients"
+        return count(threads, "client")
 
     @property
     def has_clients_apart(self) -> bool:

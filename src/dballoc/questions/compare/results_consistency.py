@@ -131,6 +131,11 @@ def _check_machines(imported: ImportedFacts, trials: pl.DataFrame) -> None:
         raise readers.Unfit("trial: the numbers of imported trials have gaps")
     if sum(machine.trials for machine in imported.machines) != len(numbers):
         raise readers.Unfit("campaign: imported: the machines' numbers of trials do not add up")
+    if imported.relative_to is not None and imported.relative_to not in set(trials["variant"]):
+        raise readers.Unfit(
+            f"campaign: imported.relative_to: {readers.shown(imported.relative_to)} is not in the "
+            "results"
+        )
 
 
 def _check_imported_profiles(imported: ImportedFacts, experiment: Experiment) -> None:

@@ -58,6 +58,19 @@ def list_private_bytes(campaign: Campaign) -> pl.DataFrame:
     )
 
 
+def is_of_ratios(campaign: Campaign) -> bool:
+    """Whether the files have ratios to the baseline in place of throughput."""
+    assert campaign.facts.imported
+    return campaign.facts.imported.relative_to is not None
+
+
+def count_figures(campaign: Campaign) -> int:
+    """Return how many figures the files have: the variant that ratios are relative to has none."""
+    assert campaign.facts.imported
+    base = campaign.facts.imported.relative_to
+    return campaign.trial.filter(pl.col("variant").ne_missing(base)).height
+
+
 def is_repeated(campaign: Campaign) -> bool:
     """Whether anything was measured more than once."""
     return int(campaign.trial["block"].n_unique()) > 1

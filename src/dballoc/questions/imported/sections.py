@@ -33,10 +33,13 @@ from dballoc.questions.campaign.sections.workload_means import (
 )
 from dballoc.questions.compare.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.questions.compare.campaign_tables import Campaign
-from dballoc.questions.compare.measures import OF_LEVEL, PEAK, THROUGHPUT
+from dballoc.questions.compare.measures import MEASURES, OF_LEVEL, PEAK, THROUGHPUT
 from dballoc.questions.compare.ratios_as_text import format_change, format_mean
+from dballoc.questions.imported import one_level
 from dballoc.questions.imported.figures import (
     ImportedMachine,
+    count_figures,
+    is_of_ratios,
     is_repeated,
     list_private_bytes,
     split_by_machine,
@@ -60,21 +63,21 @@ _REPEATS = (
     "Intervals are over the blocks that the files state; where the runs were not in random order, "
     "a drift of the machine shows in them as a difference."
 )
+_COLLAPSE = (
+    "A collapse: throughput at a level below "
+    f"{percent(level_curves.COLLAPSE_SHARE, 0)} of the best at a lower level."
+)
+_ONE_LEVEL = "One level alone does not tell whether throughput collapses under more clients."
 
 
 def compose_imported_answer(campaign: Campaign) -> Answer:
-    """Return which variants collapse where; the first machine's come first, the others' lines name
-    their machine.
+    """Return which variants collapse where, or, at one level, how far throughput lies from the
+    baseline's; the first machine's come first, the others' lines name their machine.
     """
     machines = split_by_machine(campaign)
-    first = find_collapses(machines[0].campaign)
-    fallen = [n for n in machines[0].campaign.names if any(f.variant == n for f in first)]
-    where = f" on {machines[0].name}" if len(machines) > 1 else ""
-    verb = "collapses" if len(fallen) == 1 else "collapse"
-    headline = f"{listing(fallen)} {verb}{where}" if fallen else f"No variant collapses{where}"
     e = campaign.experiment
     sizes = [
-        count(campaign.trial.height, "figure"),
+        count(count_figures(campaign), "figure"),
         count(len(e.workloads), "workload"),
         count(len(e.variant), "variant"),
     ]
@@ -82,11 +85,26 @@ def compose_imported_answer(campaign: Campaign) -> Answer:
     reason = (
         f"Made elsewhere: {listing(sizes)}. {_REPEATS if is_repeated(campaign) else _NO_REPEATS}"
     )
-    lines = [line for m in machines for line in _list_collapses(m, apart=m is not machines[0])]
+    first = machines[0].campaign
+    where = f" on {machines[0].name}" if len(machines) > 1 else ""
+    if one_level.has_one_level(campaign):
+        headline = (
+            f"{count(len(first.experiment.workloads), 'workload')} at one level, relative to "
+            f"{first.experiment.baseline}{where}"
+        )
+        against, describe = "Throughput, least and highest ratio", one_level.describe_ratio_ranges
+        notes = [*one_level.describe_kind(campaign), _ONE_LEVEL]
+    else:
+        headline = f"{_name_fallen(first)}{where}"
+        against, describe = "Collapses", _list_collapses
+        notes = [_COLLAPSE]
+    lines = [
+        line if m is machines[0] else replace(line, name=f"{line.name}, {m.name}")
+        for m in machines
+        for line in describe(m.campaign)
+    ]
     notes = [
-        "A collapse: throughput at a level below "
-        f"{percent(level_curves.COLLAPSE_SHARE, 0)} of the "
-        "best at a lower level.",
+        *notes,
         _ELSEWHERE,
         *(
             [
@@ -100,21 +118,26 @@ def compose_imported_answer(campaign: Campaign) -> Answer:
     return Answer(
         headline=headline,
         reason=reason,
-        against="Collapses",
+        against=against,
         variants=lines,
         notes=notes,
     )
 
 
-def _list_collapses(machine: ImportedMachine, apart: bool) -> list[VariantLine]:
-    collapses = find_collapses(machine.campaign)
-    lines = []
-    for name in machine.campaign.names:
-        texts = [f.words for f in collapses if f.variant == name]
-        lines.append(
-            VariantLine(f"{name}, {machine.name}" if apart else name, listing(texts) or "none")
-        )
-    return lines
+def _name_fallen(campaign: Campaign) -> str:
+    """Return ``a and b collapse``."""
+    collapses = find_collapses(campaign)
+    fallen = [n for n in campaign.names if any(f.variant == n for f in collapses)]
+    verb = "collapses" if len(fallen) == 1 else "collapse"
+    return f"{listing(fallen)} {verb}" if fallen else "No variant collapses"
+
+
+def _list_collapses(campaign: Campaign) -> list[VariantLine]:
+    collapses = find_collapses(campaign)
+    return [
+        VariantLine(name, listing([f.words for f in collapses if f.variant == name]) or "none")
+        for name in campaign.names
+    ]
 
 
 def make_imported_sections(
@@ -219,9 +242,21 @@ def _mark_rows(frame: pl.DataFrame, machine: ImportedMachine) -> pl.DataFrame:
     return frame.with_columns(machine=pl.lit(machine.name)).select("machine", pl.exclude("machine"))
 
 
+def _hide_placeholders(frame: pl.DataFrame, campaign: Campaign) -> pl.DataFrame:
+    """Return rows without a level that the files do not state, and with ratios called ratios."""
+    assert campaign.facts.imported
+    if not campaign.facts.imported.clients_stated:
+        levels_of = [n for n in ("threads", "level", "before", "at") if n in frame.columns]
+        frame = frame.with_columns(pl.lit(None, pl.Int64).alias(n) for n in levels_of)
+    if is_of_ratios(campaign) and "mean" in frame.columns:
+        frame = frame.with_columns(pl.col("measure").replace("qps", "ratio"))
+    return frame
+
+
 def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/, with each machine's rows under its name."""
     machines = split_by_machine(campaign)
+    rate = level_curves.choose_throughput(level_curves.average_levels(campaign))
     schema = {
         "variant": pl.String,
         "workload": pl.String,
@@ -232,15 +267,17 @@ def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
     tables_by_machine: dict[str, Callable[[Campaign], pl.DataFrame]] = {
         "trials": lambda part: part.trial.drop("log_tail", "proof"),
         "levels": level_curves.average_levels,
-        "relative": lambda part: level_curves.compute_relative_levels(part, "tps").with_columns(
-            measure=pl.lit("tps")
+        "relative": lambda part: level_curves.compute_relative_levels(part, rate).with_columns(
+            measure=pl.lit(rate)
         ),
         "collapses": lambda part: pl.DataFrame(map(vars, find_collapses(part)), schema=schema),
     }
     private = list_private_bytes(campaign)
     return {
         **{
-            name: pl.concat(_mark_rows(make(m.campaign), m) for m in machines)
+            name: _hide_placeholders(
+                pl.concat(_mark_rows(make(m.campaign), m) for m in machines), campaign
+            )
             for name, make in tables_by_machine.items()
         },
         "variants": campaign.variant.select("name"),
@@ -251,17 +288,8 @@ def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
 def _make_machine_sections(
     machine: ImportedMachine, number: int, several: bool, published: Published | None
 ) -> list[Section]:
-    campaign, e = machine.campaign, machine.campaign.experiment
+    campaign, variants = machine.campaign, Variants(machine.campaign.names)
     key, whose = _mark_machine(machine, number, several)
-    summary, variants = level_curves.average_levels(campaign), Variants(campaign.names)
-    ratios = level_curves.compute_relative_levels(campaign, "tps")
-    figures = [
-        _rename_figure(f, key, whose, is_repeated(campaign))
-        for w in e.workloads
-        for f in _draw_charts(summary, ratios, w, variants)
-    ]
-    shown = [_tabulate_throughput(campaign, summary, w) for w in e.workloads]
-    shown += [t for w in e.workloads for t in _tabulate_other_measures(campaign, summary, w)]
     parts = []
     if means := compute_means_beside_post(campaign, published):
         glance = workload_groups.make_glance_section(campaign, variants, means, [])
@@ -269,31 +297,56 @@ def _make_machine_sections(
         parts.append(
             replace(glance, key=f"{glance.key}{key}", title=f"{glance.title}{whose}", figures=drawn)
         )
-    parts.append(
-        Section(
-            key=f"levels{key}", title=f"Throughput{whose}", text=[], figures=figures, tables=shown
+    if one_level.has_one_level(campaign):
+        drawn, text = one_level.draw_charts(campaign, variants), one_level.describe_kind(campaign)
+        shown, shapes = one_level.tabulate_measures(campaign), None
+    else:
+        drawn, shown, text = *_show_levels(campaign, variants), []
+        shapes = _tabulate_shapes(campaign)
+    figures = [_rename_figure(f, key, whose, is_repeated(campaign)) for f in drawn]
+    title = f"Throughput{whose}"
+    if figures or shown:
+        parts.append(
+            Section(key=f"levels{key}", title=title, text=text, figures=figures, tables=shown)
         )
-    )
-    parts.append(
-        Section(
-            key=f"shape{key}",
-            title=f"Peaks and collapses{whose}",
-            tables=[tables.tabulate_shapes(campaign)],
-        )
-    )
+    if shapes is not None:
+        title = f"Peaks and collapses{whose}"
+        parts.append(Section(key=f"shape{key}", title=title, tables=[shapes]))
     if is_repeated(campaign):
         judged = tables.tabulate_verdicts(compare_with_baseline(campaign))
         judged = replace(judged, rows=judged.rows[:-1])  # there is no A/A pair
-        parts.append(Section(key=f"verdicts{key}", title=f"Verdicts{whose}", tables=[judged]))
+        if judged.rows:
+            parts.append(Section(key=f"verdicts{key}", title=f"Verdicts{whose}", tables=[judged]))
     return parts
+
+
+def _show_levels(campaign: Campaign, variants: Variants) -> tuple[list[Figure], list[Table]]:
+    """Return the charts and the tables of every workload by level."""
+    summary, workloads = level_curves.average_levels(campaign), campaign.experiment.workloads
+    measure = MEASURES[level_curves.choose_throughput(summary)]
+    ratios = level_curves.compute_relative_levels(campaign, measure.levels)
+    figures = [f for w in workloads for f in _draw_charts(summary, ratios, w, variants)]
+    shown = [_tabulate_throughput(campaign, summary, w) for w in workloads]
+    shown += [t for w in workloads for t in _tabulate_other_measures(campaign, summary, w)]
+    return figures, shown
+
+
+def _tabulate_shapes(campaign: Campaign) -> Table:
+    """Return peaks and collapses, in the words of the measure of throughput."""
+    measure = level_curves.choose_throughput(level_curves.average_levels(campaign))
+    shapes = tables.tabulate_shapes(campaign)
+    columns = [c.replace(THROUGHPUT.heading, MEASURES[measure].heading) for c in shapes.columns]
+    return replace(shapes, columns=columns)
 
 
 def _draw_charts(
     summary: pl.DataFrame, ratios: pl.DataFrame, workload: str, variants: Variants
 ) -> list[Figure]:
-    shown = [levels.draw_curve(summary, workload, THROUGHPUT, variants)]
+    measure = MEASURES[level_curves.choose_throughput(summary)]
+    shown = [levels.draw_curve(summary, workload, measure, variants)]
     if ratios.filter(workload=workload).height:
-        shown.append(levels.draw_relative_curve(ratios, workload, variants, "TPS"))
+        name = measure.name.upper()
+        shown.append(levels.draw_relative_curve(ratios, workload, variants, name))
     if summary.filter(workload=workload, measure=PEAK.levels).height:
         shown.append(levels.draw_curve(summary, workload, PEAK, variants))
     return shown
@@ -307,11 +360,12 @@ def _rename_figure(figure: Figure, key: str, whose: str, intervals: bool) -> Fig
 
 
 def _tabulate_throughput(campaign: Campaign, summary: pl.DataFrame, workload: str) -> Table:
-    """Return transactions per second and Δ % to the baseline: levels × variants, as trackers and
-    posts have it.
+    """Return throughput and Δ % to the baseline: levels × variants, as trackers and posts have
+    it.
     """
-    cells = tables.index_cells(summary, "mean", workload=workload, measure="tps")
-    changed = tables.index_cells(level_curves.compute_relative_levels(campaign, "tps"))
+    measure = MEASURES[level_curves.choose_throughput(summary)]
+    cells = tables.index_cells(summary, "mean", workload=workload, measure=measure.levels)
+    changed = tables.index_cells(level_curves.compute_relative_levels(campaign, measure.levels))
     baseline, *others = campaign.names
     mean, change = tables.spread(format_mean), tables.spread(format_change)
     columns = [Column("threads", str), *tables.list_variants(cells, workload, [baseline], mean)]
@@ -319,7 +373,7 @@ def _tabulate_throughput(campaign: Campaign, summary: pl.DataFrame, workload: st
         columns += tables.list_variants(cells, workload, [name], mean)
         [changes] = tables.list_variants(changed, workload, [name], change)
         columns.append(replace(changes, heading="Δ %"))
-    title, caption = f"Transactions per second, {workload}", f"Δ %: against {baseline}."
+    title, caption = f"{measure.label.capitalize()}, {workload}", f"Δ %: against {baseline}."
     return tabulate(title, columns, sorted({n for _, n, _ in cells}), caption=caption)
 
 

@@ -22,7 +22,7 @@ from dballoc.questions.campaign.answer.settling_time import SettlingTime, Way
 from dballoc.questions.compare.answer_words import MANY, Progress
 from dballoc.questions.compare.baseline_comparison import Comparisons
 from dballoc.questions.compare.measures import JUDGED
-from dballoc.questions.compare.procedure import NO_WORSE_ERROR, Procedure
+from dballoc.questions.compare.procedure import ERROR, NO_WORSE_ERROR, Procedure
 from dballoc.questions.compare.verdict import DEFAULT_MARGIN, Verdict
 
 
@@ -112,25 +112,23 @@ def _describe_early_end(progress: Progress) -> list[str]:
 
 
 def _describe_levels(comparisons: Comparisons) -> list[str]:
-    """Return what each design gives, and at which level its intervals are."""
-    notes = []
-    for design, procedure in comparisons.procedures.items():
-        judged = (
-            f"{count(procedure.family, 'comparison')} at {count(len(procedure.spending), 'look')}"
-        )
-        several = procedure.family * len(procedure.spending) > 1
-        together = (
-            f", so that all {judged} together err in 5 % of campaigns at most" if several else ""
-        )
-        notes.append(
-            f"{Design(design).traits.gives} Intervals at {describe_levels(procedure, design)}"
-            f"{together}."
-        )
-    return [*notes, describe_bounds(comparisons.procedures)] if notes else []
+    """Return what each design gives, and how often intervals and bounds are wrong."""
+    procedures = comparisons.procedures
+    if not procedures:
+        return []
+    notes = [Design(design).traits.gives for design in procedures]
+    levels = listing([words for d, p in procedures.items() for words in _list_levels(p, d)])
+    family = max(procedure.family for procedure in procedures.values())
+    together = f"all {family} together" if family > 1 else "it"
+    notes.append(
+        f"Intervals at {levels}: at all looks {together} {'err' if family > 1 else 'errs'} in "
+        f"{percent(ERROR, 0)} of campaigns at most. {describe_bounds(procedures)}"
+    )
+    return notes
 
 
 def describe_bounds(procedures: Mapping[str, Procedure]) -> str:
-    """Return the levels of the bounds, and what they are good for."""
+    """Return the levels of the bounds, and how often they are wrong."""
     by_design = {
         design: percent(max(p.bound_levels.values()), 2)
         for design, p in procedures.items()
@@ -140,22 +138,23 @@ def describe_bounds(procedures: Mapping[str, Procedure]) -> str:
     if len(set(by_design.values())) == 1:
         levels = next(iter(by_design.values()))
     return (
-        f"No worse is read off one-sided bounds at {levels}. In {percent(NO_WORSE_ERROR)} of "
-        "campaigns at most they call a variant no worse in all although it is worse than the "
-        "margin in something."
+        f"No worse: by one-sided bounds at {levels}; in {percent(NO_WORSE_ERROR)} of campaigns at "
+        "most they pass a variant that is worse than the margin in something."
     )
 
 
 def describe_levels(procedure: Procedure, design: str) -> str:
     """Return the level of a design's intervals, or that of each of its measures."""
+    return listing(_list_levels(procedure, design))
+
+
+def _list_levels(procedure: Procedure, design: str) -> list[str]:
     levels = procedure.levels
-    return listing(
-        [
-            f"{percent(levels[measure.name], 2)} ({measure.short})"
-            for measure in JUDGED
-            if measure.design == design and measure.name in levels
-        ]
-    )
+    return [
+        f"{percent(levels[measure.name], 2)} ({measure.short})"
+        for measure in JUDGED
+        if measure.design == design and measure.name in levels
+    ]
 
 
 def _describe_looks(comparisons: Comparisons) -> list[str]:

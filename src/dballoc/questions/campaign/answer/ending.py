@@ -336,7 +336,7 @@ def _list_disqualified(recommendation: Recommendation) -> list[str]:
         elif reason := recommendation.excluded.get(name):
             is_shown = any(a.standing is Noninferiority.BETTER for a in standing.aims)
             verb = "is shown to be" if is_shown else "looks"
-            sentences.append(f"{name} {verb} better, but is left out: {reason}.")
+            sentences.append(f"{name} {verb} better, but {reason}.")
     return sentences
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dballoc.experiment.designs import Design
+from dballoc.ground.numbers import listing
 from dballoc.questions.campaign.answer.conditions_and_preference import (
     LEAST_MEMORY,
     Condition,
@@ -378,20 +379,20 @@ def _find_exclusion(
     comparisons: Comparisons, name: str, preference: Preference, evidence: RecommendationBasis
 ) -> str:
     if name in evidence.collapsed:
-        return f"throughput collapses: {evidence.collapsed[name]}"
+        return f"its throughput collapses: {evidence.collapsed[name]}"
     if preference.constraints:
         broken = dict.fromkeys(
             b.constraint.text
             for b in evidence.bounds.get(name, [])
             if b.standing is Noninferiority.WORSE
         )
-        return f"shown to break {' and '.join(broken)}" if broken else ""
+        return f"it is shown to break {' and '.join(broken)}" if broken else ""
     worse = [
         c.metric.title
         for c in select_judged(comparisons, name, evidence.left_out)
         if judge_comparison(c, evidence.margin) is Noninferiority.WORSE
     ]
-    return f"shown to be worse: {'; '.join(worse)}" if worse else ""
+    return f"it is shown to be worse in {listing(worse)}" if worse else ""
 
 
 def gather_evidence(

@@ -140,10 +140,19 @@ class Collapse:
         )
 
 
+def choose_throughput(summary: pl.DataFrame) -> str:
+    """Return the measure of throughput in rows of :func:`average_levels`: transactions, or queries
+    if these are imported figures without transactions.
+    """
+    measures = set(summary["measure"])
+    return "qps" if "qps" in measures and "tps" not in measures else "tps"
+
+
 def read_curves(campaign: Campaign) -> dict[tuple[str, str], dict[int, float]]:
     """Return mean throughput by level, of each workload and variant."""
     curves: dict[tuple[str, str], dict[int, float]] = {}
-    rows = average_levels(campaign).filter(measure="tps")
+    summary = average_levels(campaign)
+    rows = summary.filter(measure=choose_throughput(summary))
     for *place, threads, mean in rows.select("workload", "variant", "threads", "mean").iter_rows():
         curves.setdefault((place[0], place[1]), {})[threads] = mean
     return curves

@@ -36,6 +36,7 @@ from dballoc.questions.campaign.sections.workload_means import (
 )
 from dballoc.questions.compare.answer_words import MANY
 from dballoc.questions.compare.campaign_tables import Campaign
+from dballoc.questions.compare.measures import MEASURES
 from dballoc.questions.compare.ratio_charts import (
     compute_ratio_range,
     draw_ratio_frame,
@@ -96,9 +97,15 @@ def collect_cells(campaign: Campaign) -> Cells:
 
 
 def tabulate_relative_qps(campaign: Campaign, cells: Cells) -> Table:
-    """Return workloads by group × variants."""
+    """Return workloads by group × variants, beside the baseline's throughput, unless imported
+    files have ratios alone.
+    """
     levels, (baseline, *others) = campaign.experiment.threads, campaign.names
-    tps = index_cells(level_curves.average_levels(campaign), "mean", measure="tps")
+    summary = level_curves.average_levels(campaign)
+    measure = MEASURES[level_curves.choose_throughput(summary)]
+    rates = index_cells(summary, "mean", measure=measure.levels)
+    imported = campaign.facts.imported
+    is_ratio = imported is not None and imported.relative_to is not None
     heads = [
         Column("group", lambda place: _GROUPS.get(groups[place[0]], groups[place[0]])),
         *HEADS[: 2 if len(levels) > 1 else 1],
@@ -106,17 +113,23 @@ def tabulate_relative_qps(campaign: Campaign, cells: Cells) -> Table:
     groups = {workload: group for group, workload in sort_by_group(campaign)}
     columns = [
         *heads,
-        Column(
-            f"{baseline}, transactions/s",
-            lambda place: tps.get((*place, baseline), (None,))[0],
-            number,
+        *(
+            []
+            if is_ratio
+            else [
+                Column(
+                    f"{baseline}, {measure.heading}",
+                    lambda place: rates.get((*place, baseline), (None,))[0],
+                    number,
+                )
+            ]
         ),
         *(Column(name, partial(_find_cell, cells, name), spread(format_ratio)) for name in others),
     ]
     places = [
         place
         for place in product(groups, levels)
-        if (*place, baseline) in tps or any((*place, name) in cells for name in others)
+        if (*place, baseline) in rates or any((*place, name) in cells for name in others)
     ]
     caption = RELATIVE_QPS.format(baseline=baseline)
     return tabulate("Relative QPS", columns, places, caption=caption, heads=len(heads))
@@ -200,8 +213,9 @@ def draw_relative_qps(campaign: Campaign, cells: Cells, threads: int, variants: 
     ]
     height = len(names) * (_GAP + _POINT * max(1, len(variants.names) - 1))
     caption = (
-        f"QPS with the variant ÷ QPS with {variants.names[0]} at {threads} client threads, with 95 "
-        "% intervals where there are two blocks or more; descriptive. The band is ±1 %."
+        f"QPS with the variant ÷ QPS with {variants.names[0]} at "
+        f"{campaign.describe_clients(threads)}, with 95 % intervals where there are two blocks or "
+        "more; descriptive. The band is ±1 %."
     )
     return Figure(
         "relative-qps",

@@ -25,11 +25,13 @@ _RULE = (
 @dataclass(frozen=True, kw_only=True)
 class WorkloadMeans:
     """The ratios of a campaign's variants over its workloads, its baseline's against itself
-    included, and those of the post that it repeats; ``post`` is empty without one.
+    included, and those of the post that it repeats; ``post`` is empty without one. ``threads``:
+    the level; ``clients``: it in words.
     """
 
     baseline: str
     threads: int
+    clients: str
     measured: Mapping[str, WorkloadRatios]
     post: Mapping[str, WorkloadRatios]
 
@@ -44,6 +46,7 @@ def compute_means(campaign: Campaign, post: Mapping[str, WorkloadRatios]) -> Wor
     return WorkloadMeans(
         baseline=campaign.experiment.baseline,
         threads=max(campaign.experiment.threads),
+        clients=campaign.describe_clients(max(campaign.experiment.threads)),
         measured=compute_workload_ratios(campaign),
         post=post,
     )
@@ -60,7 +63,7 @@ def describe_workload_means(means: WorkloadMeans) -> list[str]:
     if means.baseline in means.measured:
         changes.append(f"{means.baseline} against itself {_describe_change(means, means.baseline)}")
     lines = [
-        f"QPS over {count(workloads, 'workload')} with {count(means.threads, 'client')}, mean of "
+        f"QPS over {count(workloads, 'workload')} with {means.clients}, mean of "
         f"the ratios to {means.baseline}: {'; '.join(changes)}.",
         _describe_interval(means),
         _describe_outliers(means.measured, means.variants, "Outliers"),
@@ -155,7 +158,7 @@ def _tabulate_means(means: WorkloadMeans) -> Table:
     names = [*means.variants, *(name for name in means.measured if name == means.baseline)]
     caption = (
         f"Plain means of QPS with the variant ÷ QPS with {means.baseline}, each workload once, at "
-        f"{count(means.threads, 'client')}, with 95 % intervals. Over blocks: how far the mean may "
+        f"{means.clients}, with 95 % intervals. Over blocks: how far the mean may "
         "differ if the same campaign runs again. Over workloads: how far the workloads disagree."
     )
     if means.baseline in means.measured:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
+from dballoc.intake.load_outputs.totals import Numbered, Totals, parse_number
 
 # PowerShell puts the program's name before what it writes to standard error.
 _FATAL = re.compile(r"^(?:\S{1,200} : )?((?:FATAL|ALERT|PANIC)\b.*)")
@@ -24,7 +25,6 @@ _NAMED = re.compile(r"^\s*(\S[^:]{0,60}):\s*(.*?)\s*$")
 _COUNTED = re.compile(r"(\S{1,40})\s*\(\s*(\S{1,40}) per sec\.?\)")
 _PERCENTILE = re.compile(r"(?:approx\.\s*)?(\d{1,2}(?:\.\d{1,4})?)(?:th|st|nd|rd)? percentile")
 _QUANTITY = re.compile(r"(\S{1,40}?)(ms|s)?")
-_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,12})?")
 # The last line in every version's output.
 _END = "execution time (avg/stddev)"
 # What there is besides, for which the results have no place.
@@ -56,37 +56,6 @@ _NO_DATABASE = (
 _ENOUGH = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Totals:
-    """The totals of a run that begins in ``line``; latencies in ms; ``reads``, ``writes``,
-    ``transactions``: how many there were. None: the output does not tell. ``unread``: a line for
-    what is left out.
-    """
-
-    line: int
-    tps: float
-    qps: float | None
-    seconds: float | None
-    threads: int | None
-    p95: float | None
-    p99: float | None
-    reads: int | None = None
-    writes: int | None = None
-    transactions: int | None = None
-    unread: tuple[str, ...] = ()
-
-    @property
-    def statements(self) -> float | None:
-        """Reads and writes in a transaction; None if the output does not tell."""
-        if self.reads is None or self.writes is None or not self.transactions:
-            return None
-        return (self.reads + self.writes) / self.transactions
-
-
-# A line of the text and its number.
-_Numbered = tuple[int, str]
-
-
 def parse_runs(text: str, origin: str) -> list[Totals]:
     """Return the totals of each run. UsageError, ``FILE:LINE: …``, if sysbench failed, if an output
     is cut short, if a number is malformed, or if this is not the output of a database workload.
@@ -97,7 +66,10 @@ def parse_runs(text: str, origin: str) -> list[Totals]:
     if not runs:
         if any(word in text for word in ("sysbench", "Number of threads", "SQL statistics")):
             raise _make_end_error(parts[-1], origin)
-        raise UsageError(f"{origin}:1: not an output of sysbench")
+        raise UsageError(
+            f"{origin}:1: not an output of sysbench, HammerDB, tpcc-mysql, BenchmarkSQL or "
+            "mysqlslap"
+        )
     return runs
 
 
@@ -133,11 +105,11 @@ def _remove_prefix(lines: list[str], origin: str) -> list[str]:
     )
 
 
-def _split_runs(lines: list[str]) -> Iterator[list[_Numbered]]:
+def _split_runs(lines: list[str]) -> Iterator[list[Numbered]]:
     """Yield the lines of each call of sysbench; its options begin one where a filter took its first
     line away.
     """
-    part: list[_Numbered] = []
+    part: list[Numbered] = []
     has_options = False
     for number, line in enumerate(lines, 1):
         of_options = bool(_OPTIONS.match(line))
@@ -149,7 +121,7 @@ def _split_runs(lines: list[str]) -> Iterator[list[_Numbered]]:
     yield part or [(1, "")]
 
 
-def _is_run(part: list[_Numbered]) -> bool:
+def _is_run(part: list[Numbered]) -> bool:
     """Whether this is a run, or a failure, and not what prepare and cleanup print."""
     patterns = (_OPTIONS, _THREADS, _TOTALS, _FATAL)
     return any(pattern.match(line) for _, line in part for pattern in patterns)
@@ -167,7 +139,7 @@ class _RunTotals:
     def read_line(self, line: str, place: str) -> None:
         """Read a line; ``place``: FILE:LINE. Raises UsageError if a number in it is malformed."""
         if match := _THREADS.match(line):
-            self.values["threads"] = _parse_number(match[1], place)
+            self.values["threads"] = parse_number(match[1], place)
         self.has_totals = self.has_totals or bool(_TOTALS.match(line))
         if not (named := _NAMED.match(line)):
             return
@@ -181,11 +153,11 @@ class _RunTotals:
     def _read_total(self, name: str, value: str, place: str) -> None:
         if name in _RATES and (counted := _COUNTED.fullmatch(value)):
             key = _RATES[name]
-            self.values[key] = self.values.get(key, 0.0) + _parse_number(counted[2], place)
+            self.values[key] = self.values.get(key, 0.0) + parse_number(counted[2], place)
             if name == "transactions":
-                self.values[name] = _parse_number(counted[1], place)
+                self.values[name] = parse_number(counted[1], place)
         elif name in ("read", "write"):
-            self.values[name] = _parse_number(value, place)
+            self.values[name] = parse_number(value, place)
         elif match := _PERCENTILE.fullmatch(name):
             if match[1] in ("95", "99"):
                 unit = 1e3 if value.endswith("s") and not value.endswith("ms") else 1.0
@@ -199,7 +171,7 @@ class _RunTotals:
             self.unread.append(f"{place}: not understood: {readers.shown(f'{name}: {value}')}")
 
 
-def _parse_run(part: list[_Numbered], origin: str) -> Totals:
+def _parse_run(part: list[Numbered], origin: str) -> Totals:
     reading = _RunTotals()
     for number, line in part:
         if match := _FATAL.match(line):
@@ -232,16 +204,10 @@ def _parse_run(part: list[_Numbered], origin: str) -> Totals:
 def _parse_quantity(text: str, place: str) -> float:
     """Parse a number with or without ``s`` or ``ms`` behind it."""
     match = _QUANTITY.fullmatch(text)
-    return _parse_number(match[1] if match else text, place)
+    return parse_number(match[1] if match else text, place)
 
 
-def _parse_number(text: str, place: str) -> float:
-    if not _NUMBER.fullmatch(text):
-        raise UsageError(f"{place}: {readers.shown(text)} is not a number like 1234.5")
-    return float(text)
-
-
-def _make_end_error(part: list[_Numbered], origin: str) -> UsageError:
+def _make_end_error(part: list[Numbered], origin: str) -> UsageError:
     return UsageError(
         f"{origin}:{part[-1][0]}: sysbench's output is cut short here, before its totals"
     )
