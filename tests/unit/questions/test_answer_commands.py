@@ -292,7 +292,7 @@ def test_only_what_borrows_is_said_to_borrow() -> None:
         declare_shares(list_judged(["solo", "duet"]), variants=10, workloads=1)
     )
     assert both.startswith(
-        "Variances of peak RSS and server CPU per transaction in the duet are moderated"
+        "Variances of peak RSS, server CPU per transaction in the duet and all bounds are moderated"
     )
     alone = _describe_moderation(declare_shares(list_judged(["solo"]), variants=3, workloads=1))
     assert "throughput" in alone

@@ -84,10 +84,10 @@ def cells(said: Answer, name: str) -> list[str]:
 def test_more_time_may_settle_what_is_undecided_of_another_variant() -> None:
     """It may even change the answer."""
     open_variant = comparisons({"jemalloc": (EQUAL, LOWER), "tcmalloc": (EQUAL, OPEN)})
-    assert say(open_variant).reason.endswith("More time may settle what is undecided in the table.")
+    assert say(open_variant).reason.endswith("More time may settle what is undecided of tcmalloc.")
     choice = comparisons({"jemalloc": (LOWER, LOWER), "tcmalloc": (EQUAL, OPEN)})
     assert say(choice).headline.startswith("A choice: jemalloc ")
-    assert say(choice).reason.endswith("More time may settle what is undecided in the table.")
+    assert say(choice).reason.endswith("More time may settle what is undecided of tcmalloc.")
     shown = comparisons({"jemalloc": (LOWER, LOWER)})
     assert say(shown).reason.endswith("More time would only narrow the intervals.")
 
@@ -361,9 +361,9 @@ def test_of_both_designs_each_has_its_note() -> None:
     assert [note.partition(":")[0] for note in said.notes][-3:-1] == ["Solo", "Duet"]
     assert said.notes[-1] == (
         "Intervals at 98.00 % (peak RSS), 99.60 % (throughput) and 98.40 % (CPU per transaction): "
-        "at all looks all 3 together err in 5 % of campaigns at most. No worse: by one-sided bounds "
-        "at 98.00 %; in 2.5 % of campaigns at most they pass a variant that is worse than the "
-        "margin in something."
+        "over all looks all 3 together may be wrong in 5 % of campaigns at most. No worse: by "
+        "one-sided bounds at 98.00 %; in 2.5 % of campaigns at most they pass a variant that is "
+        "worse than the margin in something."
     )
     half = Progress(
         blocks={"solo": 6, "duet": 4}, planned={"solo": 6, "duet": 10}, ending="interrupted"

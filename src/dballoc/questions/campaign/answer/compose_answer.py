@@ -119,10 +119,10 @@ def _describe_levels(comparisons: Comparisons) -> list[str]:
     notes = [Design(design).traits.gives for design in procedures]
     levels = listing([words for d, p in procedures.items() for words in _list_levels(p, d)])
     family = max(procedure.family for procedure in procedures.values())
-    together = f"all {family} together" if family > 1 else "it"
+    together = f"all {family} together" if family > 1 else "the one comparison"
     notes.append(
-        f"Intervals at {levels}: at all looks {together} {'err' if family > 1 else 'errs'} in "
-        f"{percent(ERROR, 0)} of campaigns at most. {describe_bounds(procedures)}"
+        f"Intervals at {levels}: over all looks {together} may be wrong in {percent(ERROR, 0)} of "
+        f"campaigns at most. {describe_bounds(procedures)}"
     )
     return notes
 

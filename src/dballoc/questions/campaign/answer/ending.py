@@ -76,11 +76,13 @@ def _describe_rest(recommendation: Recommendation, progress: Progress) -> str:
     if not progress.final:
         return ""
     margin = recommendation.evidence.margin
-    standings = {
-        judge_comparison(comparison, margin) for comparison in recommendation.comparisons.family
-    }
-    if Noninferiority.UNDECIDED in standings:
-        return " More time may settle what is undecided in the table."
+    undecided = [
+        comparison
+        for comparison in recommendation.comparisons.family
+        if judge_comparison(comparison, margin) is Noninferiority.UNDECIDED
+    ]
+    if undecided:
+        return f" More time may settle what is undecided of {_list_open(undecided)}."
     return " More time would only narrow the intervals."
 
 

@@ -11,7 +11,7 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import USUAL_DISCARD
 from dballoc.ground.numbers import count, listing, percent
-from dballoc.questions.campaign.answer.compose_answer import describe_levels
+from dballoc.questions.campaign.answer.compose_answer import describe_bounds, describe_levels
 from dballoc.questions.campaign.figures.level_curves import COLLAPSE_SHARE
 from dballoc.questions.campaign.sections import tables
 from dballoc.questions.campaign.sections.counters import describe_counters
@@ -107,6 +107,8 @@ def _describe_error(procedures: dict[str, Procedure]) -> str:
         f"{listing(errors)}. Each share is spent over looks that were declared before the first "
         f"block, {percent(END_SHARE, 0)} of it by the planned end, the rest by extensions: "
         f"{'; '.join(looks)}. Between two looks, the intervals and verdicts of the last one stand. "
+        f"{describe_bounds(procedures)} To use a variant takes all its parts at once, so only the "
+        "variants and the looks share that error. "
         f"{_describe_moderation(shares)}Everything else, idle RSS included, is descriptive, with "
         f"plain {percent(DESCRIPTIVE_CONFIDENCE, 0)} intervals."
     )
@@ -120,6 +122,8 @@ def _describe_moderation(shares: Mapping[str, ErrorShare]) -> str:
         for measure in _JUDGED
         if measure in shares and count_common_freedom(2, shares[measure].of_each)
     ]
+    if any(count_common_freedom(2, share.of_bound) for share in shares.values()):
+        borrowing.append("all bounds")
     if not borrowing:
         return ""
     return (
