@@ -167,7 +167,7 @@ def test_the_report_sets_the_posts_figures_beside_a_campaigns(campaign: Campaign
     assert of_post == "Outliers in the post's figures: none."
     assert report.screen[0].text[0].startswith(line)
     means = next(t for t in glance.tables if t.title == "QPS over all workloads")
-    assert [row[0] for row in means.rows] == ["jemalloc", "tuned", "glibc"]
+    assert [row[0] for row in means.rows] == ["jemalloc", "tuned", "glibc against itself"]
     assert means.faint == {2}
 
 

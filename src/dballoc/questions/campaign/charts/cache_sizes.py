@@ -25,6 +25,9 @@ _HEIGHT = 320
 # The points that the curve of the memory limit is drawn through.
 _CURVE = 60
 
+# How sizes are written: Vega rounds a format without a precision to the distance of the ticks.
+_EXACT = ",.6~r"
+
 # Left free above the highest ratio, and beside the smallest and largest cache, as shares.
 _AIR = 0.08
 _MARGIN = 0.04
@@ -46,7 +49,7 @@ def draw_cache_sizes(lines: Sequence[CacheLine], limit: int | None) -> Figure:
     top = max((row["ratio"] for row in points), default=1.0) * (1 + _AIR)
     x = make_axis(
         "cache", f"cache, {name}", {"domain": ends, "nice": False},
-        values=[size / unit for size in sizes], format=",~g", grid=False,
+        values=[size / unit for size in sizes], format=_EXACT, grid=False,
     )  # fmt: skip
     y = make_axis("ratio", "peak RSS ÷ cache", {"domain": [0, top], "nice": True})
     variants = Variants([line.name for line in lines])

@@ -144,7 +144,10 @@ def _tabulate_means(means: WorkloadMeans) -> Table:
         Column("the post", lambda name: _format_over_workloads(means.post.get(name))),
     ]
     columns = (
-        Column("variant", str),
+        Column(
+            "variant",
+            lambda name: f"{name} against itself" if name == means.baseline else name,
+        ),
         Column("workloads", lambda name: str(len(means.measured[name].qps))),
         Column(
             "mean ratio, interval over blocks",
@@ -163,7 +166,8 @@ def _tabulate_means(means: WorkloadMeans) -> Table:
     )
     if means.baseline in means.measured:
         caption += (
-            f" {means.baseline}: its second run of a block against its first, which is noise."
+            f" {means.baseline} against itself: its second run of a block ÷ its first, which is "
+            "noise."
         )
     if means.post:
         caption += " The post: of its own ratios, with the interval over workloads."
