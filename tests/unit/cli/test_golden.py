@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dballoc.cli.verb_list import application
+from dballoc.store.open_database import FORMAT
 from dballoc.store.rows import TABLES
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
@@ -58,6 +59,7 @@ def add_columns(path: Path) -> None:
             db.execute(table.make_schema())
             db.execute(f"INSERT INTO {name} ({', '.join(names)}) SELECT * FROM before")
             db.execute("DROP TABLE before")
+        db.execute("UPDATE campaign SET value = ? WHERE key = 'format'", [str(FORMAT)])
 
 
 @pytest.fixture(scope="module")
