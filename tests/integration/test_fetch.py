@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cli, wait_until
+from harness import Cli, rows, wait_until
+
+from example_malloc_sources import pack_sources
 
 
 def one_line(done, status: int, words: str) -> None:  # type: ignore[no-untyped-def]
@@ -215,3 +217,54 @@ def test_nothing_to_prove(run_cli: Cli) -> None:
         "--prove: none of these servers is on this machine; dballoc fetch mysql@9.7",
     )
     one_line(run_cli("list", "allocators", "malloc"), 2, "no 'malloc' among the allocators")
+
+
+def test_a_stand_in_gives_way_to_what_was_fetched_but_not_in_what_was_begun(
+    run_cli: Cli, tiny_experiment, out: Path, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    out.parent.chmod(0o755)  # builds run as the server user, who must be able to pass
+    env = {"DBALLOC_STORE": str(out.parent / "store")}
+    stand_in = {"name": "old", "allocator": "jemalloc", "stands_for": "rpmalloc 9.9"}
+    file = tiny_experiment(
+        variant=[{"name": "glibc"}, stand_in],
+        time={"idle": "0s"},
+        post={
+            "source": "a post",
+            "variants": {"glibc": "glibc", "old": "rpmalloc 9.9"},
+            "paragraphs": {"variants": "paragraph 1"},
+        },
+    )
+
+    def list_mallocs(results: Path) -> set[tuple[str, str]]:
+        found = rows(results, "SELECT name, allocator_version FROM variant WHERE name = 'old'")
+        return {(row["name"], row["allocator_version"]) for row in found}
+
+    done = run_cli("bench", file, "--out", out, env=env)
+    assert done.status == 0, done.text
+    [(_, stands)] = list_mallocs(out)
+    assert stands != "9.9"
+
+    sources = pack_sources(tmp_path / "rpmalloc-9.9.tar.gz", "librpmalloc.so")
+    words = ("rpmalloc@9.9", "--from", sources, "--sha256")
+    one_line(run_cli("fetch", *words, "0" * 64, env=env), 1, "has the sha256")
+    done = run_cli("fetch", *words, digest(sources), env=env)
+    assert done.status == 0, done.text
+    assert "built by configure, make, make install: not tried by dballoc's authors" in done.text
+
+    # What was begun goes on as it was.
+    done = run_cli("bench", file, "--out", out, env=env)
+    assert done.status == 0, done.text
+    assert "is in the store" not in done.text
+
+    says = "old: rpmalloc@9.9 is in the store and runs, not its stand-in jemalloc"
+    done = run_cli("bench", file, "--dry-run", env=env)
+    assert says in done.stderr
+    assert "rpmalloc 9.9 (" in done.stdout
+    other = out.with_name("other")
+    done = run_cli("bench", file, "--out", other, "--report", env=env)
+    assert done.status == 0, done.text
+    assert list_mallocs(other) == {("old", "9.9")}
+    assert {r["outcome"] for r in rows(other, "SELECT outcome FROM trial")} == {"ok"}
+    assert "Stand-ins" not in done.text
+    assert "here: rpmalloc" not in done.text
+    shutil.rmtree(other)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from dballoc.allocators import version_ranges
 from dballoc.allocators.find_library import Allocator
 
 # Variables of the user's shell that would configure a variant's loader or malloc.
@@ -30,6 +31,12 @@ def remove_allocator_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without variables that configure a malloc, the loader or a service."""
     removed = (*_ALLOCATOR_VARIABLES, *_SERVICE_VARIABLES)
     return {k: v for k, v in variables.items() if not k.startswith(removed)}
+
+
+def _is_strict(allocator: Allocator) -> bool:
+    """Whether the version has the switch that makes it refuse unknown settings."""
+    versions = allocator.entry["tunables"].get("strict_versions", ["-"])
+    return version_ranges.is_in_any(allocator.version, versions)
 
 
 def build_environment(
@@ -59,7 +66,8 @@ def build_environment(
         for name, value in entry.get("report", {}).items():
             if name not in written or "join" in style:
                 written.setdefault(name, []).append(value)
-    if items := [*style.get("always", []), *(style.get("strict", []) if measuring else [])]:
+    strict = style.get("strict", []) if measuring and _is_strict(allocator) else []
+    if items := [*style.get("always", []), *strict]:
         written.setdefault(style["env"], []).extend(items)
     for name, value in env.items():
         # The user's settings come last: allocators take the last value of a setting.

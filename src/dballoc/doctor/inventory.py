@@ -238,6 +238,15 @@ def _describe_fit(row: dict[str, Any], name: str, version: str | None) -> str:
     return host_requirements.describe_fit(row, name, version or "", host_requirements.read_host())
 
 
+def _describe_fetched(
+    row: dict[str, Any], name: str, version: str | None, entry: FetchedEntry | None
+) -> str:
+    """Return what to know of one version of an allocator; empty if nothing."""
+    build = entry.untried_build if entry else None
+    untried = f"not tried by dballoc's authors: built from an archive of yours by {build}"
+    return "; ".join(filter(None, [untried if build else "", _describe_fit(row, name, version)]))
+
+
 def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> InventoryItem:
     server = _find_server(name)
     return InventoryItem(
@@ -288,7 +297,7 @@ def _make_fetched_item(
             "engines": server.engines if server else list(row.get("engines", [])),
             "settings": row.get("tunables", {}).get("env", "none"),
             "otherwise": f"dballoc fetch {word}{size}",
-            "note": "" if is_server else _describe_fit(row, name, fitting),
+            "note": "" if is_server else _describe_fetched(row, name, fitting, entry),
         },
     )
 

@@ -12,7 +12,9 @@ from dballoc.campaign.preparation.prepare_variant import count_most_clients
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment, Server, Variant
 from dballoc.experiment.post import Post
+from dballoc.fetch import private_store
 from dballoc.fetch.name_and_version import split_reference
+from dballoc.fetch.stand_ins import use_originals
 from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 from dballoc.load import hammerdb_command, sysbench_command
@@ -172,7 +174,8 @@ def _read_experiment(name: str, text: str) -> ShippedExperiment:
 def _build_experiment(name: str, text: str) -> Experiment:
     where = f"experiment {name}"
     table = expand(fill_post(tomllib.loads(text), where))
-    return experiment_file.build_experiment(table, where, len(cpus.list_available_cpus()))
+    experiment = experiment_file.build_experiment(table, where, len(cpus.list_available_cpus()))
+    return use_originals(experiment, private_store.list_references(), None)
 
 
 def _is_found(find: Callable[[str], object], word: str) -> bool:

@@ -1,8 +1,11 @@
 """One fetch: what a download client is given, and what it returns."""
 
 import hashlib
+import math
 import os
 import re
+import signal
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +19,10 @@ from dballoc.host.unprivileged.server_user import ServerUser
 
 # How often a client's output is read, in seconds.
 _POLL = 0.1
+# Seconds between asking a client to end and killing it.
+_GRACE = 5.0
+# Bytes of a client's output; a build of a server's size prints some MB.
+_MOST_OUTPUT = 64 * 2**20
 # Lines of a client's output that say why it failed, the clearest first.
 _REASONS = (
     re.compile(r"No space left on device"),
@@ -51,6 +58,8 @@ class FetchedTree:
     version: str
     files: list[DownloadedFile]
     libraries: list[str] = field(default_factory=list)
+    # What built it where no recipe of the catalogue did.
+    untried_build: str | None = None
     loader: str | None = None
     # The directories of a prefix's own libraries, for :mod:`dballoc.fetch.fetch_one`.
     search: list[str] = field(default_factory=list)
@@ -84,9 +93,11 @@ class FetchJob:
         cwd: Path | None = None,
         on_line: Callable[[str], None] = lambda line: None,
         user: ServerUser | None = None,
+        seconds: float = math.inf,
     ) -> str:
         """Run a client to its end as a child of the guardian, so that it does not outlive us, and
-        return its output. Raises Failure with the client's reason if it fails.
+        return its output. Raises Failure with the client's reason if it fails, takes longer than
+        ``seconds`` or prints too much.
 
         ``task``: what is being done, for the message; ``on_line``: called with each line as it
         comes; ``user``: the user it runs as if not ourselves, with nothing of our environment but
@@ -104,11 +115,15 @@ class FetchJob:
             cwd=os.fspath(cwd or self.place),
             **(user.as_spawn() if user else {}),
         )
+        deadline = time.monotonic() + seconds
         rest = ""
         with log.open(encoding="utf-8", errors="replace") as f:
             exit_ = None
             while exit_ is None:
                 exit_ = child.wait(_POLL)
+                if excess := _find_excess(log, deadline):
+                    child.stop(signal.SIGTERM, _GRACE)
+                    raise Failure(f"{self.source.reference}: {task} was ended: it {excess}")
                 *lines, rest = (rest + f.read()).split("\n")
                 for line in lines:
                     on_line(line)
@@ -116,6 +131,15 @@ class FetchJob:
         if exit_.status != 0:
             raise Failure(f"{self.source.reference}: {task}: {find_reason(text) or exit_.words}")
         return text
+
+
+def _find_excess(log: Path, deadline: float) -> str:
+    """Return in words what a client has too much of; empty if nothing."""
+    if time.monotonic() > deadline:
+        return "took too long"
+    if log.stat().st_size > _MOST_OUTPUT:
+        return f"printed more than {_MOST_OUTPUT >> 20} MiB"
+    return ""
 
 
 def find_reason(text: str) -> str:

@@ -187,6 +187,7 @@ def _move_to_store(job: FetchJob, fetched: FetchedTree, version: str, size: int)
         "bytes": size,
         "libraries": fetched.libraries,
         "loader": fetched.loader,
+        "untried_build": fetched.untried_build,
         "files": [file.row() for file in fetched.files],
     }
     write_own(job.place / MANIFEST, json.dumps(manifest, indent=1))

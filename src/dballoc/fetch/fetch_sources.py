@@ -122,4 +122,7 @@ def suggest_alternative(name: str) -> str:
         return (
             "give the vendor's archive with --from and --sha256, or its directory as server.basedir"
         )
-    return "give its library by path: preload = [PATH] in a variant"
+    return (
+        "give an archive of its sources with --from and --sha256, or its library by path: "
+        "preload = [PATH] in a variant"
+    )

@@ -51,6 +51,11 @@ class FetchedEntry:
         return self.place / path if path else None
 
     @property
+    def untried_build(self) -> str | None:
+        """How it was built where no recipe of dballoc's own did that."""
+        return self.manifest.get("untried_build")
+
+    @property
     def size(self) -> int:
         """Bytes on disk."""
         return int(self.manifest["bytes"])
@@ -67,6 +72,11 @@ def list_fetched(name: str | None = None) -> list[FetchedEntry]:
         entries,
         key=lambda k: (k.name, [-n for n in name_and_version.parse_version_numbers(k.version)]),
     )
+
+
+def list_references() -> dict[tuple[str, str], str]:
+    """List how experiments name what was fetched, by name and exact version."""
+    return {(entry.name, entry.version): entry.reference for entry in list_fetched()}
 
 
 def find_fetched(name: str, version: str | None) -> FetchedEntry | None:

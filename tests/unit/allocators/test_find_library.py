@@ -74,7 +74,7 @@ def test_one_that_is_not_here_comes_with_its_package(monkeypatch: pytest.MonkeyP
         find_library.find_allocator("jemalloc")
     find_library.find_allocator.cache_clear()
     assert str(caught.value) == (
-        "allocator 'jemalloc' is not on this machine: no libjemalloc.so.2; install it: apt-get install libjemalloc2, or dballoc fetch jemalloc"
+        "allocator 'jemalloc' is not on this machine: no libjemalloc.so.2 or libjemalloc.so.1; install it: apt-get install libjemalloc2, or dballoc fetch jemalloc"
     )
 
 

@@ -2,6 +2,7 @@
 had.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,14 @@ def test_jemalloc_aborts_on_a_bad_setting() -> None:
         "stats_print:true",
         "abort_conf:true",
     }
+
+
+def test_an_old_jemalloc_is_not_given_a_setting_that_it_does_not_know() -> None:
+    old = replace(JEMALLOC, version="3.6.0")
+    assert build_environment({}, old, {}, {})["MALLOC_CONF"] == "stats_print:true"
+    for version in ("5.1.0", "unknown", ""):
+        made = build_environment({}, replace(JEMALLOC, version=version), {}, {})
+        assert made["MALLOC_CONF"] == "stats_print:true,abort_conf:true"
 
 
 def test_the_users_own_setting_is_joined_and_comes_last() -> None:

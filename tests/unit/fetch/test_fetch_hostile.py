@@ -184,7 +184,7 @@ def test_a_library_that_is_a_link_to_elsewhere_is_none(place: Path) -> None:
         ("../../../../outside/file", "../" * 20 + str(place).lstrip("/") + "/outside/file")
     ):
         path = tar(place / f"x{number}.tar.gz", entry(LIBRARY, tarfile.SYMTYPE, link=aim))
-        assert "no libjemalloc.so.2 in the download" in outcome(place, path)
+        assert "no libjemalloc.so.2 or libjemalloc.so.1 in the download" in outcome(place, path)
         path.unlink()
 
 

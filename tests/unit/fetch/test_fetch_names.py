@@ -59,8 +59,8 @@ def test_a_moving_source_may_be_asked_for_what_it_gives_today() -> None:
     ("words", "message"),
     [
         ("jemaloc", "no server or allocator 'jemaloc'; did you mean 'jemalloc'?"),
-        ("jemalloc@1.0", "'jemalloc@1.0': no source has that version; there are 5.3.0, 5.2.1, 5.3.1, 5.1.0; "
-                         "give its library by path: preload = [PATH] in a variant"),
+        ("jemalloc@1.0", "'jemalloc@1.0': no source has that version; there are 5.3.0, 5.2.1, 5.3.1, 5.1.0, 4.5.0; "
+                         "give an archive of its sources with --from and --sha256, or its library by path: preload = [PATH] in a variant"),
         ("mysql@8.4", "'mysql@8.4': no source has that version"),
     ],
 )  # fmt: skip

@@ -5,6 +5,7 @@ store.
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def build(place: Path) -> Iterator[Build]:
                 custody=custody,
                 progress=lambda what, share: None,
             )
-            return build_from_source.build_libraries(job, sources)
+            return build_from_source.build_libraries(job, sources, script)
 
         yield run_recipe
 
@@ -113,3 +114,31 @@ def test_a_store_that_is_closed_is_said_first(place: Path, monkeypatch: pytest.M
         UsageError, match=rf"builds run as .*, which may not enter {closed}; set DBALLOC_STORE"
     ):
         fetch_one.fetch(source("true"), lambda what, share: None)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "script", "excess"),
+    [
+        ("fetch_job._MOST_OUTPUT", 2**20, "yes", "printed more than 1 MiB"),
+        ("clients.build_from_source._LONGEST_BUILD", 0.5, "sleep 60", "took too long"),
+    ],
+)
+def test_a_build_has_limits(
+    build: Build,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    value: float,
+    script: str,
+    excess: str,
+) -> None:
+    monkeypatch.setattr(f"dballoc.fetch.{limit}", value)
+    began = time.monotonic()
+    with pytest.raises(Failure, match=rf"^jemalloc@9\.9: its build was ended: it {excess}$"):
+        build(script)
+    assert time.monotonic() - began < 30
+
+
+def test_a_build_writes_no_file_without_end(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_from_source, "_LARGEST_FILE", 8)
+    with pytest.raises(Failure, match=r"its build: .+"):
+        build('head -c 1000000 /dev/zero > "$OUT/libbig.so"')

@@ -1,5 +1,6 @@
 """A vendor's archive by file or URL: verified, resumed, whole in the store or not there at all."""
 
+import ctypes
 import hashlib
 import http.server
 import io
@@ -15,10 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from dballoc.doctor import inventory
 from dballoc.fetch import fetch_one, private_store
 from dballoc.fetch.clients import archive
 from dballoc.fetch.private_store import FetchedEntry
 from dballoc.ground.errors import Failure, UsageError
+from dballoc.host.unprivileged.server_user import server_user
+from example_malloc_sources import CONFIGURE, MAKEFILE, pack_sources
 
 SERVER = 'int printf(const char *, ...); int main(void) {{ printf("mysqld  Ver {} for Linux on x86_64 (Ours)\\n"); return 0; }}'
 
@@ -267,3 +271,64 @@ def test_two_at_once_are_one_after_the_other(store: Path, web: Web) -> None:
         each.join(60)
     assert sorted(done) == [False, True]
     assert len(web.ranges) == 1
+
+
+# -- sources that the catalogue has no recipe for --------------------------------------------------
+
+
+def test_sources_are_built_by_the_server_user_and_marked(store: Path, tmp_path: Path) -> None:
+    tarball = pack_sources(tmp_path / "jemalloc-3.1.0.tar.gz", "libjemalloc.so.1")
+    digest = sha256(tarball.read_bytes())
+    kept, fetched = fetch(tarball, digest, version="3.1.0")
+    assert fetched
+    assert [p.name for p in kept.libraries] == ["libjemalloc.so.1"]
+    assert kept.manifest["files"][0]["sha256"] == digest
+    assert kept.untried_build == "configure, make, make install"
+    built_by = ctypes.c_int.in_dll(ctypes.CDLL(str(kept.libraries[0])), "built_by").value
+    assert built_by == (server_user().uid or os.getuid())
+    assert built_by != 0
+    assert sorted(p.name for p in kept.place.iterdir()) == ["lib", "manifest.json"]
+    [item] = [i for i in inventory.list_fetchable("allocator") if i.name == "jemalloc@3.1.0"]
+    assert item.more["note"] == (
+        "not tried by dballoc's authors: built from an archive of yours by configure, make, make "
+        "install"
+    )
+
+
+def test_a_library_in_an_archive_is_not_built(store: Path, tarball: Path) -> None:
+    kept, _ = fetch(tarball)
+    assert kept.untried_build is None
+
+
+@pytest.mark.parametrize(
+    ("configure", "makefile", "complaint"),
+    [
+        ("#!/bin/sh\necho error: no compiler; exit 1\n", MAKEFILE, "its build: error: no compiler"),
+        ("#!/bin/sh\n", MAKEFILE, "its build: make: "),
+        (CONFIGURE, MAKEFILE.replace("SONAME", "libother.so"), "no libjemalloc.so.2 or"),
+    ],
+)
+def test_sources_that_do_not_build_leave_nothing(
+    store: Path, tmp_path: Path, configure: str, makefile: str, complaint: str
+) -> None:
+    tarball = pack_sources(tmp_path / "x.tar.gz", "libjemalloc.so.2", configure, makefile)
+    with pytest.raises(Failure, match=f"jemalloc@9.9: {complaint}"):
+        fetch(tarball)
+    assert private_store.list_fetched() == []
+    assert not list(store.glob(".partial/*"))
+
+
+def test_sources_without_a_configure_are_one_line(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "README").touch()
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        tar.add(tmp_path / "README", "README")
+    with pytest.raises(
+        Failure,
+        match=r"no libjemalloc\.so\.2 .* in the download, and no configure to build it with",
+    ):
+        fetch(tmp_path / "x.tar")
+
+
+def test_a_whole_c_library_is_not_taken_from_an_archive(tarball: Path) -> None:
+    with pytest.raises(UsageError, match="glibc is a whole C library"):
+        archive.make_archive_source("glibc", "2.13", str(tarball), None)

@@ -33,7 +33,7 @@ def run_bench(source: ExperimentSource, changes: Changes, run: Run) -> None:
         model = load_experiment(run.out)
     else:
         record = experiment_from_flags.make_record_changes(run.record, run.limit)
-        model = experiment_from_flags.read_experiment(source, changes | record)
+        model = experiment_from_flags.read_experiment(source, changes | record, out=run.out)
     if run.print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return

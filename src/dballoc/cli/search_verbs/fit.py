@@ -62,7 +62,7 @@ def fit(
     """
     if from_ is not None:
         changes["fit.guess"] = experiment_from_flags.name_trace(from_)
-    model = experiment_from_flags.read_experiment(source, changes, default="fit")
+    model = experiment_from_flags.read_experiment(source, changes, "fit", out)
     if print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return

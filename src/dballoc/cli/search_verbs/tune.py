@@ -64,7 +64,7 @@ def tune(
     """
     if from_ is not None:
         changes["tune.trace"] = experiment_from_flags.name_trace(from_)
-    model = experiment_from_flags.read_experiment(source, changes)
+    model = experiment_from_flags.read_experiment(source, changes, out=out)
     if print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return

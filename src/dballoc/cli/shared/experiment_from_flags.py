@@ -8,15 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dballoc.campaign import results_directory
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.catalogue import cycles, experiments, look_up, workloads
 from dballoc.cli.shared import own_malloc
 from dballoc.cli.shared.field_flags import Changes, parse_words
 from dballoc.cli.shared.flags import ExperimentSource
+from dballoc.cli.shared.safe_output import say
 from dballoc.experiment import experiment_file
 from dballoc.experiment import scale as scaling
 from dballoc.experiment.experiment_paths import anchor_paths
 from dballoc.experiment.model import Experiment
+from dballoc.fetch import private_store, stand_ins
 from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
 from dballoc.load.post_like import fill_post
@@ -75,10 +78,15 @@ def experiment(
 
 
 def read_experiment(
-    source: ExperimentSource, flags: Changes, default: str | None = None
+    source: ExperimentSource,
+    flags: Changes,
+    default: str | None = None,
+    out: Path | None = None,
 ) -> Experiment:
     """Return the experiment of a verb's ``source`` with its ``flags``. ``default``: the shipped
-    experiment where none is named, instead of the demo. Raises UsageError as :func:`experiment`.
+    experiment where none is named, instead of the demo; ``out``: the results directory, which may
+    have been begun. Says which stand-ins give way to what was fetched. Raises UsageError as
+    :func:`experiment`.
     """
     file = source.experiment
     named = source.named or (None if file else default)
@@ -97,7 +105,13 @@ def read_experiment(
         from dballoc.cli.shared import server_options_sources
 
         layers += server_options_sources.layers(source, flags)
-    return experiment(file, named, variants | flags, layers)
+    written = experiment(file, named, variants | flags, layers)
+    is_begun = out is not None and (out / results_directory.EXPERIMENT).is_file()
+    begun = results_directory.load_experiment(out) if out and is_begun else None
+    used = stand_ins.use_originals(written, private_store.list_references(), begun)
+    for sentence in stand_ins.describe_originals(written, used):
+        say(sentence, error=True)
+    return used
 
 
 def name_trace(path: Path) -> Table:

@@ -28,7 +28,8 @@ def fetch(
         typer.Option(
             "--from",
             metavar="FILE|URL",
-            help="A vendor's archive instead: tarball, zip or .deb, of one NAME@VERSION.",
+            help="An archive of one NAME@VERSION instead: a vendor's tarball, zip or .deb, or "
+            "an allocator's sources, which are built here by configure, make, make install.",
         ),
     ] = None,
     sha256: Annotated[
@@ -116,8 +117,11 @@ def _lines(source: FetchSource, console: Console) -> Watch:
 
 
 def _outcome(kept: FetchedEntry, fetched: bool) -> str:
+    untried = (
+        kept.untried_build and f", built by {kept.untried_build}: not tried by dballoc's authors"
+    )
     exact = "" if kept.version == kept.requested else f" ({kept.version})"
     return (
         f"{kept.reference}{exact} {'is in' if fetched else 'was here already:'} {kept.place}, "
-        f"{kept.size / 10**6:,.1f} MB"
+        f"{kept.size / 10**6:,.1f} MB{untried or ''}"
     )

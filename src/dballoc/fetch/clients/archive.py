@@ -1,5 +1,5 @@
-"""Fetch a vendor's archive by file or URL: a tarball, a zip or a package, with a server or an
-allocator's library in it.
+"""Fetch an archive by file or URL: a tarball, a zip or a package, with a server, an allocator's
+library or its sources in it.
 """
 
 import os
@@ -12,8 +12,10 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from dballoc import catalogue
 from dballoc.experiment import secret_names
 from dballoc.experiment.secret_names import hide_secrets
+from dballoc.fetch.clients import build_from_source
 from dballoc.fetch.fetch_job import FetchedTree, FetchJob, Progress, check_hash, describe_file
 from dballoc.fetch.fetch_sources import FetchSource, look_up_kind
 from dballoc.fetch.unpack import archive_members, installed_layout
@@ -91,7 +93,11 @@ class ArchivePlace:
 
 def make_archive_source(name: str, version: str, words: str, sha256: str | None) -> FetchSource:
     """Make a source of a user's archive. UsageError if dballoc cannot unpack or verify it."""
-    look_up_kind(name)
+    if look_up_kind(name) == "allocator" and "preload" not in catalogue.allocators()[name]:
+        raise UsageError(
+            f"--from {words}: {name} is a whole C library, which dballoc does not take from an "
+            "archive"
+        )
     place = ArchivePlace(words)
     if not place.name.endswith(_KINDS):
         raise UsageError(
@@ -144,9 +150,31 @@ def fetch_archive(job: FetchJob) -> FetchedTree:
     tree = job.place / "unpacked"
     unpack_archive(job, path, tree)
     shutil.rmtree(job.place / "copy", ignore_errors=True)
-    libraries = installed_layout.copy_libraries(job, tree, beside=False)
+    lacking = installed_layout.find_missing_library(job, tree)
+    configure = find_configure(tree) if lacking else None
+    if lacking and configure is None:
+        raise Failure(
+            f"{job.source.reference}: no {lacking} in the download, and no configure to build it "
+            "with"
+        )
+    libraries = (
+        build_from_source.build_configured(job, configure.parent)
+        if configure
+        else installed_layout.copy_libraries(job, tree, beside=False)
+    )
     shutil.rmtree(tree)
-    return FetchedTree(version=job.source.version, files=[file], libraries=libraries)
+    return FetchedTree(
+        version=job.source.version,
+        files=[file],
+        libraries=libraries,
+        untried_build=build_from_source.CONFIGURE if configure else None,
+    )
+
+
+def find_configure(tree: Path) -> Path | None:
+    """Find the script ``configure`` of unpacked sources that is nearest to their top."""
+    scripts = (path for path in tree.rglob("configure") if path.is_file() and not path.is_symlink())
+    return min(scripts, key=lambda path: (len(path.parts), path), default=None)
 
 
 def _copy_archive(job: FetchJob, path: Path, target: Path) -> None:

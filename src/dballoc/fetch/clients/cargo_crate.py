@@ -40,7 +40,7 @@ def fetch_crate(job: FetchJob) -> FetchedTree:
         )
     job.run(["cargo", "vendor", "--locked", "vendor"], "cargo vendor", cwd=project)
     origin = f"crate {row['crate']} {row['release']}"
-    libraries = build_libraries(job, project / "vendor" / row["crate"])
+    libraries = build_libraries(job, project / "vendor" / row["crate"], row["build"])
     size = sum(f.lstat().st_size for f in (project / "vendor" / row["crate"]).rglob("*"))
     return FetchedTree(
         version=job.source.version,

@@ -74,7 +74,7 @@ def _build_source_package(job: FetchJob) -> FetchedTree:
     tarball = next(path for path in archives if ".orig.tar" in path.name)
     tree = job.place / "source"
     archive.unpack_archive(job, tarball, tree, strip=1)
-    libraries = build_from_source.build_libraries(job, tree)
+    libraries = build_from_source.build_libraries(job, tree, row["build"])
     shutil.rmtree(tree)
     return FetchedTree(
         version=version,

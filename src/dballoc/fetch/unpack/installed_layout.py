@@ -105,6 +105,19 @@ def relink_programs(job: FetchJob, interpreter: Path, search: list[Path]) -> Non
                 patch_elf.relink(path, at_the_end(interpreter), [at_the_end(d) for d in search])
 
 
+def find_missing_library(job: FetchJob, tree: Path) -> str | None:
+    """Return the first of an allocator's libraries that a tree does not have, in words."""
+    sonames = catalogue.allocators()[job.source.name]["preload"]
+    missing = (each for each in sonames if _find_library(tree, each) is None)
+    return next((each.replace("|", " or ") for each in missing), None)
+
+
+def _find_library(tree: Path, sonames: str) -> Path | None:
+    """Find the first of some sonames (``A|B``) that a tree has a file of."""
+    files = (p for soname in sonames.split("|") for p in sorted(tree.rglob(soname)))
+    return next((path for path in files if path.exists()), None)
+
+
 def copy_libraries(job: FetchJob, tree: Path, beside: bool) -> list[str]:
     """Copy an allocator's libraries out of a tree into ``lib`` of the job's place, and return the
     paths of those to preload. Raises Failure if one is missing.
@@ -115,14 +128,9 @@ def copy_libraries(job: FetchJob, tree: Path, beside: bool) -> list[str]:
     target.mkdir()
     libraries = []
     for sonames in catalogue.allocators()[job.source.name]["preload"]:
-        path = next(
-            (p for soname in sonames.split("|") for p in sorted(tree.rglob(soname)) if p.exists()),
-            None,
-        )
-        if path is None:
-            raise Failure(
-                f"{job.source.reference}: no {sonames.replace('|', ' or ')} in the download"
-            )
+        if (path := _find_library(tree, sonames)) is None:
+            lacking = sonames.replace("|", " or ")
+            raise Failure(f"{job.source.reference}: no {lacking} in the download or its build")
         shutil.copy2(path.resolve(), target / path.name)
         libraries.append(f"lib/{path.name}")
     if beside:
