@@ -11,7 +11,7 @@ Everything is in logarithms: 0.02 is 2 %.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from example_ratios import make_metric
@@ -33,7 +33,7 @@ from dballoc.questions.compare.procedure import (
 from dballoc.questions.compare.values import Values
 from dballoc.questions.compare.verdict import DEFAULT_MARGIN
 from dballoc.questions.statistics.duet_estimates import Estimate
-from dballoc.questions.statistics.ratio_interval import compute_ratio
+from dballoc.questions.statistics.ratio_interval import compute_bounds, compute_ratio
 
 Floats = NDArray[np.float64]
 Times = NDArray[np.int64]
@@ -97,15 +97,19 @@ class Host:
         return (met + luck).transpose(0, 2, 1)
 
 
-def declare_even(blocks: int, comparisons: int) -> Procedure:
-    """A procedure whose comparisons share all of the error evenly, without extensions."""
-    shares = {"any": ErrorShare(error=ERROR, comparisons=comparisons, variants=comparisons)}
+def declare_even(blocks: int, comparisons: int, variants: int | None = None) -> Procedure:
+    """A procedure whose comparisons share all of the error evenly, without extensions; of so many
+    ``variants``, or each of one of its own.
+    """
+    share = ErrorShare(error=ERROR, comparisons=comparisons, variants=variants or comparisons)
+    shares = {"any": share}
     return declare_procedure(blocks, shares, end_share=1.0)
 
 
 def procedure_of(model: Experiment, blocks: int) -> Procedure:
     """That of a solo campaign of that many blocks, for throughput, peak and idle RSS."""
-    return declare_even(blocks, (len(model.variant) - 1) * (len(model.workloads) + 2))
+    variants = len(model.variant) - 1
+    return declare_even(blocks, variants * (len(model.workloads) + 2), variants)
 
 
 # Memory scatters by 0.6–0.9 % and hardly drifts.
@@ -188,13 +192,15 @@ def intervals(found: Floats, confidence: float) -> tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """(campaign, look, variant, metric) each; ``looked``: (campaign, look), False after the
-    campaign has stopped. ``effects``: (variant, metric), the truth as a logarithm.
+    """(campaign, look, variant, metric) each; ``least`` and ``most``: the one-sided bounds;
+    ``looked``: (campaign, look), False after the campaign has stopped. ``effects``: (variant, metric), the truth as a logarithm.
     """
 
     estimate: Floats
     low: Floats
     high: Floats
+    least: Floats
+    most: Floats
     looked: NDArray[np.bool_]
     effects: Floats
 
@@ -222,10 +228,10 @@ class Judged:
         for arrays: better in speed or in memory, and no worse in the other.
         """
         at = np.arange(len(self.looked)), self.last
-        low, high = self.low[at], self.high[at]
-        better = (low[..., 0] > 1 + MARGIN) | (high[..., 1] < 1 - MARGIN)
-        no_worse = (low[..., 0] > 1 - DEFAULT_MARGIN) & (high[..., 1] < 1 + DEFAULT_MARGIN)
-        return better & no_worse
+        low, high, least, most = (x[at] for x in (self.low, self.high, self.least, self.most))
+        faster, smaller = low[..., 0] > 1 + MARGIN, high[..., 1] < 1 - MARGIN
+        as_fast, as_small = least[..., 0] > 1 - DEFAULT_MARGIN, most[..., 1] < 1 + DEFAULT_MARGIN
+        return (faster & (as_small | smaller)) | (smaller & (as_fast | faster))
 
     @property
     def false_recommendations(self) -> float:
@@ -266,14 +272,29 @@ def judge_logs(
     """
     found = values + effects.T[..., None]
     looks = looks or procedure.looks
-    levels = [confidence or procedure.after(look).confidence for look in looks]
-    parts = [intervals(found[..., :look], level) for look, level in zip(looks, levels, strict=True)]
-    estimate, low, high = (np.stack([p[i] for p in parts], axis=1).swapaxes(2, 3) for i in range(3))
+    at = [procedure.after(look) for look in looks]
+    levels = [confidence or p.confidence for p in at]
+    bound_levels = [confidence or 2 * max(p.bound_levels.values()) - 1 for p in at]
+
+    def compute(levels: Sequence[float]) -> list[Floats]:
+        parts = [intervals(found[..., :n], level) for n, level in zip(looks, levels, strict=True)]
+        return [np.stack([p[i] for p in parts], axis=1).swapaxes(2, 3) for i in range(3)]
+
+    estimate, low, high = compute(levels)
+    _, least, most = compute(bound_levels)
     within = (low >= 1 - MARGIN) & (high <= 1 + MARGIN)
     decided = ((low > 1) | (high < 1) | within).all(axis=(2, 3))
     over = np.logical_or.accumulate(decided, axis=1)
     looked = np.concatenate([np.ones((len(values), 1), bool), ~over[:, :-1]], axis=1)
-    return Judged(estimate=estimate, low=low, high=high, looked=looked, effects=effects)
+    return Judged(
+        estimate=estimate,
+        low=low,
+        high=high,
+        least=least,
+        most=most,
+        looked=looked,
+        effects=effects,
+    )
 
 
 def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Comparisons]:
@@ -296,13 +317,10 @@ def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Co
                 places |= {
                     (b, "V"): math.exp(values[m, 2 + v, b] + effects[v, m]) for b in range(look)
                 }
-                family.append(
-                    Comparison(
-                        name,
-                        metric,
-                        compute_ratio(list_logs(places), procedure.confidence),
-                    )
-                )
+                ratio = compute_ratio(list_logs(places), procedure.confidence)
+                [bound_level] = procedure.bound_levels.values()
+                bounds = compute_bounds(list_logs(places), bound_level)
+                family.append(Comparison(name, metric, replace(ratio, bounds=bounds)))
         said.append(
             Comparisons(
                 procedures={"solo": procedure},

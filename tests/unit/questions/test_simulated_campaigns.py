@@ -87,7 +87,7 @@ def judged(
     ]
     joined = {
         name: np.concatenate([getattr(p, name) for p in parts])
-        for name in ("estimate", "low", "high", "looked")
+        for name in ("estimate", "low", "high", "least", "most", "looked")
     }
     return Judged(**joined, effects=effects)
 
