@@ -65,8 +65,8 @@ def _check_heading(names: list[str], place: str) -> None:
     if heading and not set(heading) & set(REQUIRED):
         raise UsageError(
             f"{place}: not a table of figures: it has none of the columns {', '.join(REQUIRED)}; "
-            "outputs of sysbench, call stacks and readings of memory are imported as a directory "
-            "with an import.toml, see docs/import.md"
+            "outputs of sysbench and others, call stacks and readings of memory are imported as a "
+            "directory with an import.toml, see docs/import.md"
         )
     for name in heading:
         if heading.count(name) > 1:

@@ -100,7 +100,7 @@ def import_results(
     mapping_file: Path | None = None,
     published: str | None = None,
 ) -> Imported:
-    """Read CSV files and directories of sysbench's outputs, call stacks and readings of memory into
+    """Read tables of figures, and directories of outputs, tables, call stacks and readings, into
     the new results directory ``out``. ``published``: the published figures that they repeat.
 
     UsageError in one line if something is wrong with them, Failure if ``out`` cannot be written;

@@ -77,12 +77,13 @@ class MemoryFiles(FilePattern):
 class TableFiles(FilePattern):
     """``[[tables]]``: files of figures that name their variants and workloads themselves."""
 
+    block: _Number | None = None
     files: Pattern
 
     @model_validator(mode="after")
     def _check_words(self) -> Self:
-        for name in ("variant", "workload", "block"):
-            if getattr(self, name, None) is not None or f"{{{name}}}" in self.files:
+        for name in ("variant", "workload"):
+            if getattr(self, name) is not None or f"{{{name}}}" in self.files:
                 raise ValueError(f"{name}: a table of figures has it itself")
         return self
 

@@ -201,8 +201,8 @@ def _require(
 def _complete_figures(
     figures: list[ImportedFigure], words: Mapping[str, Any], mapping: MappingFile, path: Path
 ) -> list[ImportedFigure]:
-    """Return a table's figures with the names that the mapping file gives them, and with its level
-    and machine, ``words``, where the table has none. UsageError if it has another level.
+    """Return a table's figures with the names that the mapping file gives them, and with its level,
+    block and machine, ``words``, where the table has none. UsageError if it has another level.
     """
     variants, workloads, machines = mapping.variants, mapping.workloads, mapping.machines
     for figure in figures:
@@ -218,6 +218,7 @@ def _complete_figures(
             workload=workloads.get(f.workload, f.workload),
             machine=machines.get(f.machine, f.machine) or words["machine"] or HERE,
             threads=f.threads or words["threads"],
+            block=f.block if f.block > 1 else words["block"] or 1,
             relative_to=f.relative_to and variants.get(f.relative_to, f.relative_to),
         )
         for f in figures

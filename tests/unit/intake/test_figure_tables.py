@@ -207,6 +207,21 @@ def test_a_mapping_file_names_what_a_table_does_not(tmp_path: Path) -> None:
     assert campaign.experiment.workloads == ["hot", "point-query_range=100"]
 
 
+def test_repeats_of_a_table_are_blocks(tmp_path: Path) -> None:
+    campaign = bring(
+        tmp_path,
+        {"1.txt": POST, "2.txt": POST.replace("1.02", "1.04")},
+        '[[tables]]\nfiles = "{block}.txt"\n',
+    )
+    assert campaign.experiment.blocks == 2
+    hot = level_curves.compute_relative_levels(campaign).filter(
+        workload="hot-points_range=100", variant="jemalloc"
+    )
+    ((ratio, low, high, blocks),) = hot.select("ratio", "low", "high", "n").rows()
+    assert (ratio, blocks) == (pytest.approx((1.02 * 1.04) ** 0.5), 2)
+    assert low < ratio < high
+
+
 @pytest.mark.parametrize(
     ("files", "mapping", "message"),
     [

@@ -75,6 +75,21 @@ def test_clients_that_have_many_sessions_each_are_not_counted() -> None:
     assert parse_one(text).threads is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Changed tpcc:mysql_pass from mysql to secret for MySQL\n" + hammerdb(),
+        benchmarksql().replace("db=mysql", "conn=jdbc:mysql://db7/tpcc?user=a&password=secret"),
+        tpcc_mysql(),
+    ],
+)
+def test_a_password_in_an_output_is_mentioned_and_not_repeated(text: str) -> None:
+    unread = parse_one(text).unread
+    number = next(n for n, line in enumerate(text.splitlines(), 1) if "secret" in line)
+    assert f"f:{number}: a password is in it, and in its copy below the results too" in unread
+    assert not any("secret" in line for line in unread)
+
+
 def test_transactions_that_failed_are_said() -> None:
     (*_, line) = parse_one(tpcc_mysql().replace("rt:0  fl:0", "rt:0  fl:3", 2)).unread
     assert line == "f:2: 6 transactions of the run failed"

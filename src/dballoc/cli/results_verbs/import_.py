@@ -20,8 +20,8 @@ def import_(
         list[Path],
         typer.Argument(
             metavar="PATH…",
-            help="CSV files of figures, or directories with an import.toml: of sysbench's outputs, "
-            "call stacks, readings of memory.",
+            help="Tables of figures, or directories with an import.toml: of outputs of sysbench "
+            "and other load generators, tables, call stacks, readings of memory.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The new results directory.")],

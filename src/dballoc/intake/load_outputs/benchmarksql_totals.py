@@ -15,12 +15,19 @@ import re
 from datetime import datetime
 
 from dballoc.ground.errors import UsageError
-from dballoc.intake.load_outputs.totals import Numbered, Totals, parse_number, split_runs
+from dballoc.intake.load_outputs.totals import (
+    Numbered,
+    Totals,
+    describe_password,
+    parse_number,
+    split_runs,
+)
 
 _BEGINNING = re.compile(r"BenchmarkSQL v\d")
 _SETTING = re.compile(r"Term-00, (terminals|limitTxnsPerMin)=(\d{1,9})\s*$")
 _RESULT = re.compile(r"Term-00, Measured (tpmC \(NewOrders\)|tpmTOTAL) = (\S{1,40})")
 _TIME = re.compile(r"Term-00, Session (Start|End)\s{0,20}= (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
+_PASSWORD = re.compile(r"Term-00, conn=jdbc:\S{1,1000}password=", re.IGNORECASE)
 _TOTAL = "tpmTOTAL"
 
 
@@ -51,6 +58,8 @@ def _parse_run(part: list[Numbered], origin: str) -> Totals:
             results[match[1]] = parse_number(match[2], place)
             if match[1] != _TOTAL:
                 unread.append(f"{place}: tpmC is left out: all transactions are counted, tpmTOTAL")
+        elif _PASSWORD.search(line):
+            unread.append(describe_password(place))
         elif match := _TIME.search(line):
             times[match[1]] = _parse_time(match[2], place)
     if _TOTAL not in results:

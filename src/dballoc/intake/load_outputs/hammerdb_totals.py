@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
-from dballoc.intake.load_outputs.totals import Totals, parse_number
+from dballoc.intake.load_outputs.totals import Totals, describe_password, parse_number
 
 _RESULT = re.compile(
     r"TEST RESULT : System achieved (?:"
@@ -29,6 +29,7 @@ _PERIOD = re.compile(r"Timing test period of (\d{1,6}) in minutes")
 # Then a virtual user has many clients, and nothing says how many in all.
 _MANY_EACH = re.compile(r"Vuser \d{1,7}:Started asynchronous clients")
 _FAILED = re.compile(r"Error in Virtual User \d{1,7}:|Vuser \d{1,7}:FINISHED FAILED")
+_PASSWORD = re.compile(r"Changed \w{1,40}:\w{0,40}pass(?:word)? from ")
 _ANY = re.compile(r"Vuser 1:|Virtual Users Created|TEST RESULT : System achieved")
 
 
@@ -44,6 +45,7 @@ class _RunSettings:
     clients: int | None = None
     seconds: float | None = None
     is_many_each: bool = False
+    unread: list[str] = field(default_factory=list)
     runs: list[Totals] = field(default_factory=list)
 
 
@@ -62,6 +64,8 @@ def parse_runs(text: str, origin: str) -> list[Totals]:
             settings.clients = int(match[1])
         elif _MANY_EACH.search(line):
             settings.is_many_each = True
+        elif _PASSWORD.search(line):
+            settings.unread.append(describe_password(place))
         elif match := _RESULT.search(line):
             settings.runs.append(_make_totals(match, settings, place, last))
             settings = _RunSettings(runs=settings.runs)
@@ -82,5 +86,8 @@ def _make_totals(match: re.Match[str], settings: _RunSettings, place: str, line:
         qps=None,
         seconds=settings.seconds,
         threads=None if settings.is_many_each else settings.clients,
-        unread=(f"{place}: {orders:g} NOPM is left out: all transactions are counted, TPM",),
+        unread=(
+            *settings.unread,
+            f"{place}: {orders:g} NOPM is left out: all transactions are counted, TPM",
+        ),
     )

@@ -47,6 +47,11 @@ def parse_number(text: str, place: str) -> float:
     return float(text)
 
 
+def describe_password(place: str) -> str:
+    """Return what to know of an output with a password, of which the results keep a copy."""
+    return f"{place}: a password is in it, and in its copy below the results too"
+
+
 def split_runs(text: str, beginning: re.Pattern[str]) -> Iterator[list[Numbered]]:
     """Yield the lines from each one in which ``beginning`` is found to the next; what stands before
     the first is left out.

@@ -20,7 +20,13 @@ retried, failed. TpmC counts new orders alone.
 import re
 
 from dballoc.ground.errors import UsageError
-from dballoc.intake.load_outputs.totals import Numbered, Totals, parse_number, split_runs
+from dballoc.intake.load_outputs.totals import (
+    Numbered,
+    Totals,
+    describe_password,
+    parse_number,
+    split_runs,
+)
 
 _BEGINNING = re.compile(r"TPC-C Load Generator")
 _CLIENTS = re.compile(r"^\s*\[connection\]: (\d{1,7})\s*$")
@@ -52,7 +58,7 @@ def _parse_run(part: list[Numbered], origin: str) -> Totals:
         if match := _CLIENTS.match(line):
             clients = int(match[1])
         elif _PASSWORD.match(line):
-            unread.append(f"{place}: a password is in it, and in its copy below the results too")
+            unread.append(describe_password(place))
         elif _RAW.match(line):
             is_raw = True
         elif is_raw and (match := _KIND.match(line)):
