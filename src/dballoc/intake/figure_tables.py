@@ -31,6 +31,8 @@ from dballoc.intake.imported_figure import HERE, ImportedFigure
 
 _LARGEST_FILE = 64 * readers.MIB
 _MOST_FIGURES = 100_000
+# A file with more lines is no table by variants.
+_MOST_LINES = 1_000_000
 # No longer line is a heading or a statement about the table.
 _LONGEST_STATEMENT = 20_000
 
@@ -59,6 +61,8 @@ def read_figures(path: Path) -> list[ImportedFigure]:
 
 def parse_figures(text: str, origin: str) -> list[ImportedFigure]:
     """Return the figures in a file's text; UsageError as for :func:`read_figures`."""
+    if text.count("\n") > _MOST_LINES:
+        return csv_figures.parse_figures(text, origin)
     lines = text.split("\n")
     tables = _TableReading(origin=origin)
     for number, line in enumerate(lines):
@@ -213,8 +217,9 @@ def _find_variants(words: list[str], lines: list[str], number: int) -> list[str]
     if all(_NUMBERED.fullmatch(word) for word in words):
         return words
     ends = [word.lower() for word in (words[0], words[-1])]
-    below = next((line for line in lines[number + 1 :] if line.strip()), "")
-    if len(words) < 2 or _WORKLOAD not in ends or len(below.split()) != len(words):
+    if len(words) < 2 or _WORKLOAD not in ends or number + 1 == len(lines):
+        return None
+    if len(lines[number + 1].split()) != len(words):
         return None
     return words[1:] if ends[0] == _WORKLOAD else words[:-1]
 

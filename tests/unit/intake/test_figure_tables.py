@@ -4,6 +4,7 @@ but for those that dballoc ships.
 
 import csv
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,16 @@ def test_a_table_too_large_is_refused_before_it_fills_memory() -> None:
     rows = "\n".join(f"{i} 1 w{i}" for i in range(50_001))
     with pytest.raises(UsageError, match=r"f:50002: more than 100,000 figures"):
         figure_tables.parse_figures(f"a b workload\n{rows}", "f")
+
+
+@pytest.mark.parametrize(
+    "line", ["word\n", "workload\n", "workload a\n\n", "col-1 : a\n", "0.5 0.5 a\n\n", "\n"]
+)
+def test_a_long_text_is_read_in_time_that_grows_with_it(line: str) -> None:
+    beginning = time.process_time()
+    with pytest.raises(UsageError):
+        figure_tables.parse_figures(line * (2_000_000 // len(line)), "f")
+    assert time.process_time() - beginning < 30
 
 
 def bring(tmp_path: Path, files: dict[str, str], mapping: str = "") -> Campaign:
