@@ -55,7 +55,8 @@ AT_ONCE = 2000
 class Shape:
     """What campaigns are like: ``variants``, the baseline counted, of which ``wild`` scatter
     ``scale`` times as much as the others; ``host``: luck alone, a drift, or spells. ``budget``: the
-    block at which the budget ends them first, 0 if it does not.
+    block at which the budget ends them first, 0 if it does not; ``turns``: the planned blocks of
+    throughput, which is judged by turns, 0 if it belongs to the solo blocks.
     """
 
     variants: int
@@ -64,6 +65,11 @@ class Shape:
     host: str
     planned: int
     budget: int = 0
+    turns: int = 0
+
+    def choose_part(self, measure: str) -> str:
+        """Return the part of the campaign that a measure belongs to, which ends by itself."""
+        return "turns" if self.turns and measure == THROUGHPUT else DESIGN_OF[measure]
 
 
 # -- what a campaign measures --------------------------------------------------------------------
@@ -187,34 +193,43 @@ def simulate(shape: Shape, campaigns: int, seed: int) -> dict[str, float]:
     """
     shares = declare_shares(list_judged(["solo", "duet"]), shape.variants, 1)
     budget_looks = (shape.budget,) if shape.budget else ()
-    procedure = declare_procedure(shape.planned, shares, budget_looks)
+    procedures = {
+        part: declare_procedure(
+            shape.turns if part == "turns" else shape.planned, shares, budget_looks
+        )
+        for part in dict.fromkeys(map(shape.choose_part, DESIGN_OF))
+    }
     chance = np.random.default_rng(seed)
     wrong_campaigns, ended_early = 0, 0
     wrong = {measure: np.zeros(shape.variants - 1) for measure in DESIGN_OF}
     for _ in range(campaigns // AT_ONCE):
         missed, decided = {}, {}
         for measure in DESIGN_OF:
+            procedure = procedures[shape.choose_part(measure)]
             effects = chance.choice(EFFECTS, (AT_ONCE, shape.variants - 1))
             logs = draw_logs(chance, shape, measure, AT_ONCE, max(procedure.spending))
             missed[measure], decided[measure] = judge_looks(logs, effects, procedure, measure)
         taken = {}
-        for design in ("solo", "duet"):
-            of_design = [decided[m].all(axis=1) for m, d in DESIGN_OF.items() if d == design]
-            over = np.logical_or.accumulate(np.logical_and.reduce(of_design), axis=1)
-            taken[design] = np.concatenate([np.ones((AT_ONCE, 1), bool), ~over[:, :-1]], axis=1)
+        for part in procedures:
+            of_part = [decided[m].all(axis=1) for m in DESIGN_OF if shape.choose_part(m) == part]
+            over = np.logical_or.accumulate(np.logical_and.reduce(of_part), axis=1)
+            taken[part] = np.concatenate([np.ones((AT_ONCE, 1), bool), ~over[:, :-1]], axis=1)
             ended_early += int(over[:, -1].sum())
         any_wrong = np.zeros(AT_ONCE, bool)
-        for measure, design in DESIGN_OF.items():
-            ever = (missed[measure] & taken[design][:, None]).any(axis=-1)
+        for measure in DESIGN_OF:
+            ever = (missed[measure] & taken[shape.choose_part(measure)][:, None]).any(axis=-1)
             wrong[measure] += ever.sum(axis=0)
             any_wrong |= ever.any(axis=1)
         wrong_campaigns += int(any_wrong.sum())
     done = campaigns // AT_ONCE * AT_ONCE
-    outcome = {"campaign_error": wrong_campaigns / done, "decided": ended_early / done / 2}
+    outcome = {
+        "campaign_error": wrong_campaigns / done,
+        "decided": ended_early / done / len(procedures),
+    }
     for measure, counts in wrong.items():
-        for kind, part in (("wild", counts[: shape.wild]), ("calm", counts[shape.wild :])):
-            if len(part):
-                error = float(part.mean()) / done
+        for kind, group in (("wild", counts[: shape.wild]), ("calm", counts[shape.wild :])):
+            if len(group):
+                error = float(group.mean()) / done
                 outcome[f"{measure}_{kind}"] = error / shares[measure].of_each
     return outcome
 
@@ -231,6 +246,8 @@ def list_short_shapes() -> Iterator[Shape]:
         is_telling = shape.scale in (1.0, 3.0) or (shape.scale == 5.0 and shape.host == "luck")
         if shape.variants != 3 and shape.planned == 6 and is_one_or_all and is_telling:
             yield shape
+            if shape.host == "luck":
+                yield replace(shape, turns=12)
 
 
 def list_shapes() -> Iterator[Shape]:
@@ -297,11 +314,11 @@ def print_table(rows: list[tuple[Shape, dict[str, float]]], campaigns: int) -> b
     )
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     kept = True
-    groups: dict[tuple[int, int, int, str], list[tuple[Shape, dict[str, float]]]] = {}
+    groups: dict[tuple[int, int, int, int, str], list[tuple[Shape, dict[str, float]]]] = {}
     for shape, outcome in rows:
-        kind = (shape.variants, shape.planned, shape.budget, shape.host)
+        kind = (shape.variants, shape.planned, shape.budget, shape.turns, shape.host)
         groups.setdefault(kind, []).append((shape, outcome))
-    for (variants, planned, budget, host), members in sorted(groups.items()):
+    for (variants, planned, budget, turns, host), members in sorted(groups.items()):
         error, at = max((o["campaign_error"], i) for i, (_, o) in enumerate(members))
         worst = members[at][0]
         where = f"{worst.wild} wild × {worst.scale:g}" if worst.wild else "none wild"
@@ -311,7 +328,8 @@ def print_table(rows: list[tuple[Shape, dict[str, float]]], campaigns: int) -> b
         }
         decided = sum(o["decided"] for _, o in members) / len(members)
         kept &= error <= allowed and max(ratios.values()) <= 2
-        blocks = f"{planned}, budget at {budget}" if budget else planned
+        blocks = f"{planned}, budget at {budget}" if budget else str(planned)
+        blocks += f", throughput {turns} by turns" if turns else ""
         print(f"| {variants} | {blocks} | {host} | {len(members)} | {error:.2%} ({where}) | "
               + " | ".join(f"{ratios[m]:.2f}" for m in (MEMORY, CPU, THROUGHPUT))
               + f" | {decided:.0%} |")  # fmt: skip
