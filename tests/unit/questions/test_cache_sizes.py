@@ -3,6 +3,7 @@ its memory.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,9 @@ def test_the_report_says_between_which_sizes_a_malloc_is_killed(campaign: Campai
     memory = next(s for s in report.sections if s.key == "memory")
     assert memory.text[:4] == [
         "Peak RSS ÷ cache, within 120G for the server.",
-        "glibc: 3.00 at 10G, 3.00 at 40G; killed for memory between 30G and 40G (1 of 2 trials).",
-        "tcmalloc: 1.25 at 10G, 1.25 at 100G; never killed for memory.",
-        "jemalloc: 1.20 at 10G, 1.20 at 100G; never killed for memory.",
+        "glibc: 3.00 at 10G, 3.00 at 40G, 3.00 for each byte between; killed for memory between 30G and 40G (1 of 2 trials).",
+        "tcmalloc: 1.25 at 10G, 1.25 at 100G, 1.25 for each byte between; never killed for memory.",
+        "jemalloc: 1.20 at 10G, 1.20 at 100G, 1.20 for each byte between; never killed for memory.",
     ]
     assert report.screen[0].text == memory.text[:4]
     assert memory.figures[0].key == "cache-sizes"
@@ -124,12 +125,15 @@ def make_line(*sizes: tuple[int, int, int]) -> CacheLine:
 @pytest.mark.parametrize(
     ("sizes", "sentence"),
     [
-        ([(10, 2, 0), (30, 2, 0)], "glibc: 2.00 at 10G, 2.00 at 30G; never killed for memory."),
+        (
+            [(10, 2, 0), (30, 2, 0)],
+            "glibc: 2.00 at 10G, 2.00 at 30G, 2.00 for each byte between; never killed for memory.",
+        ),
         ([(10, 0, 2), (30, 0, 2)], "glibc: no ratio; killed for memory at 10G, the smallest."),
         ([(10, 2, 0), (30, 0, 2)], "glibc: 2.00 at 10G; killed for memory between 10G and 30G."),
         (
             [(10, 1, 1), (30, 2, 0)],
-            "glibc: 2.00 at 10G, 2.00 at 30G; killed for memory at 10G, the smallest (1 of 2 "
+            "glibc: 2.00 at 10G, 2.00 at 30G, 2.00 for each byte between; killed for memory at 10G, the smallest (1 of 2 "
             "trials), though trials at 30G survived.",
         ),
         # Of a size whose trials ended in other faults nothing is known.
@@ -141,6 +145,16 @@ def make_line(*sizes: tuple[int, int, int]) -> CacheLine:
 )
 def test_what_is_said_of_a_line(sizes: list[tuple[int, int, int]], sentence: str) -> None:
     assert describe_cache_sizes([make_line(*sizes)], None) == ["Peak RSS ÷ cache.", sentence]
+
+
+def test_what_a_server_has_beside_its_cache_is_not_in_its_growth() -> None:
+    """A gigabyte beside the cache, and twice the cache."""
+    points = make_line((1, 1, 0), (2, 0, 1), (4, 1, 0)).sizes
+    sizes = tuple(replace(p, peaks=tuple(peak + GIB for peak in p.peaks)) for p in points)
+    line = CacheLine(name="glibc", sizes=sizes)
+    assert [p.ratio for p in line.sizes] == [3, None, 2.25]
+    assert line.growth == 2
+    assert CacheLine(name="glibc", sizes=sizes[:2]).growth is None
 
 
 def test_variants_of_one_cache_have_no_such_picture(make: Make) -> None:

@@ -3,6 +3,7 @@ and between which sizes the kernel kills a server for its memory.
 """
 
 import json
+import statistics
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -33,9 +34,14 @@ class CacheSize:
     killed_at: int | None
 
     @property
+    def peak(self) -> float | None:
+        """Mean peak RSS in bytes; None where no trial ended as planned."""
+        return statistics.fmean(self.peaks) if self.peaks else None
+
+    @property
     def ratio(self) -> float | None:
         """Mean peak RSS ÷ cache; None where no trial ended as planned."""
-        return sum(self.peaks) / len(self.peaks) / self.size if self.peaks else None
+        return None if self.peak is None else self.peak / self.size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +52,22 @@ class CacheLine:
     sizes: tuple[CacheSize, ...]
 
     @property
+    def survivors(self) -> list[CacheSize]:
+        """The sizes at which any trial ended as planned."""
+        return [size for size in self.sizes if size.peaks]
+
+    @property
+    def growth(self) -> float | None:
+        """Bytes of peak RSS for each further byte of cache, from the smallest size that survives to
+        the largest; None below two. What a server has beside its cache is not in it.
+        """
+        if len(self.survivors) < 2:
+            return None
+        first, last = self.survivors[0], self.survivors[-1]
+        assert first.peak is not None and last.peak is not None
+        return (last.peak - first.peak) / (last.size - first.size)
+
+    @property
     def smallest_killed(self) -> CacheSize | None:
         """The smallest size at which any trial was killed."""
         return next((size for size in self.sizes if size.kills), None)
@@ -54,7 +76,7 @@ class CacheLine:
     def largest_survivor(self) -> CacheSize | None:
         """The largest size below that at which trials ended as planned."""
         killed = self.smallest_killed
-        below = [s for s in self.sizes if s.peaks and (killed is None or s.size < killed.size)]
+        below = [s for s in self.survivors if killed is None or s.size < killed.size]
         return below[-1] if below else None
 
 

@@ -28,17 +28,21 @@ def describe_cache_sizes(lines: Sequence[CacheLine], limit: int | None) -> list[
 
 
 def _describe_ratios(line: CacheLine) -> str:
-    """Return ``3.62 at 10G, 2.90 at 30G``: of the smallest and largest size that survive."""
-    survivors = [size for size in line.sizes if size.ratio is not None]
-    ends = survivors[:1] + survivors[1:][-1:]
-    return ", ".join(f"{size.ratio:.2f} at {_name_size(size)}" for size in ends) or "no ratio"
+    """Return ``3.62 at 10G, 2.90 at 30G, 2.54 for each byte between``: of the smallest and largest
+    size that survive.
+    """
+    ends = line.survivors[:1] + line.survivors[1:][-1:]
+    words = [f"{size.ratio:.2f} at {_name_size(size)}" for size in ends]
+    if line.growth is not None:
+        words.append(f"{line.growth:.2f} for each byte between")
+    return ", ".join(words) or "no ratio"
 
 
 def _describe_kills(line: CacheLine) -> str:
     killed, survivor = line.smallest_killed, line.largest_survivor
     if killed is None:
         return "never killed for memory"
-    above = [s for s in line.sizes if s.size > killed.size and s.peaks]
+    above = [s for s in line.survivors if s.size > killed.size]
     partly = f" ({killed.kills} of {count(killed.trials, 'trial')})" if killed.peaks else ""
     text = (
         f"killed for memory between {_name_size(survivor)} and {_name_size(killed)}{partly}"
@@ -60,7 +64,7 @@ _COLUMNS = (
     Column("malloc", "line"),
     Column("cache", _name_size),
     Column("peak RSS ÷ cache", "ratio", "{:.2f}".format),
-    Column("peak RSS, MiB", lambda s: sum(s.peaks) / len(s.peaks) if s.peaks else None, mebibytes),
+    Column("peak RSS, MiB", "peak", mebibytes),
     Column("killed for memory", lambda s: f"{s.kills} of {s.trials}"),
     Column("RSS seen at the kill, MiB", "killed_at", mebibytes),
 )
