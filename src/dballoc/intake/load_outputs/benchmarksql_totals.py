@@ -57,7 +57,7 @@ def _parse_run(part: list[Numbered], origin: str) -> Totals:
         elif match := _RESULT.search(line):
             results[match[1]] = parse_number(match[2], place)
             if match[1] != _TOTAL:
-                unread.append(f"{place}: tpmC is left out: all transactions are counted, tpmTOTAL")
+                unread.append(f"{place}: tpmC is left out: tpmTOTAL has all transactions")
         elif _PASSWORD.search(line):
             unread.append(describe_password(place))
         elif match := _TIME.search(line):

@@ -67,9 +67,7 @@ def _parse_run(part: list[Numbered], origin: str) -> Totals:
             seconds, is_raw = int(match[1]), False
         elif match := _RESULT.match(line):
             orders = parse_number(match[1], place)
-            unread.append(
-                f"{place}: {orders:g} TpmC is left out: all five kinds of transactions are counted"
-            )
+            unread.append(f"{place}: TpmC is left out: it has new orders alone")
     if orders is None or not seconds or len(kinds) != _KINDS:
         raise UsageError(
             f"{origin}:{part[-1][0]}: tpcc-mysql's output is cut short here, before its TpmC"
