@@ -44,6 +44,8 @@ class FakeSetting(Prepared):
     sysbench: Any = field(default_factory=lambda: SimpleNamespace(version="1.0"))
     duet: None = None
     no_duet: None = None
+    turns: None = None
+    no_turns: None = None
 
 
 def make_setting(experiment: Experiment) -> FakeSetting:

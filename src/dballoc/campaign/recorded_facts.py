@@ -11,6 +11,7 @@ from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.designs import Design
+from dballoc.experiment.model import TURN_DISCARD
 from dballoc.ground.errors import UsageError
 from dballoc.host import machine_description
 from dballoc.questions.compare.verdict import DEFAULT_MARGIN
@@ -19,6 +20,7 @@ from dballoc.store.facts import (
     DuetFacts,
     Environment,
     Facts,
+    TurnsFacts,
     WorkloadFacts,
 )
 from dballoc.store.replay_facts import ReplayFacts
@@ -76,6 +78,7 @@ def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) 
         designs=tuple(setting.designs),
         margin=setting.margin or DEFAULT_MARGIN,
         duet=_make_duet_facts(setting),
+        turns=_make_turns_facts(setting),
         counters=CounterFacts(
             events=tuple(event.name for event in setting.countable.events),
             refusal=setting.countable.refusal,
@@ -106,6 +109,18 @@ def _make_duet_facts(setting: PreparedCampaign) -> DuetFacts:
         threads=duet.threads,
         left_out=duet.left_out,
         estimate=setting.experiment.duet.estimate,
+    )
+
+
+def _make_turns_facts(setting: PreparedCampaign) -> TurnsFacts:
+    """Return how turns are run, for the report."""
+    turns = setting.turns
+    if turns is None:
+        return TurnsFacts(none=setting.no_turns)
+    return TurnsFacts(
+        in_pairs=turns.in_pairs,
+        seconds=setting.experiment.turns.length,
+        discard=TURN_DISCARD,
     )
 
 

@@ -5,13 +5,13 @@ from enum import StrEnum
 from typing import Literal
 
 # The values of --design.
-DesignChoice = Literal["solo", "duet", "both"]
+DesignChoice = Literal["solo", "duet", "turns", "both"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DesignTraits:
-    """The properties of a design. ``is_paired``: whether each trial loads the baseline beside a
-    variant, and compares the two by itself; otherwise a trial is of one server at one or several
+    """The properties of a design. ``is_paired``: whether each trial has the baseline's server
+    beside others, and compares them by itself; otherwise a trial is of one server at one or several
     levels, and blocks compare them. ``floor_to_variant``: the variance of a variant's log ratio ÷
     that of the A/A floor's. ``gives``: what it is, and which figures it gives, a sentence;
     ``counted``: over what counters are compared, a clause.
@@ -28,6 +28,7 @@ class Design(StrEnum):
 
     SOLO = "solo"
     DUET = "duet"
+    TURNS = "turns"
 
     @property
     def traits(self) -> DesignTraits:
@@ -41,9 +42,9 @@ class Design(StrEnum):
 
     def count_trials(self, variants: int) -> int:
         """Return how many trials a block of so many variants has, the baseline among them: a solo
-        block starts the baseline twice; a paired one has a pairing for each variant.
+        block starts the baseline twice, and so do turns; a duet's has a pairing for each variant.
         """
-        return variants if self.is_paired else variants + 1
+        return variants if self is Design.DUET else variants + 1
 
 
 _TRAITS = {
@@ -65,9 +66,19 @@ _TRAITS = {
         counted="At half width, both servers at the same time. Ratios: plain mean over pairs of "
         "slices",
     ),
+    # As in solo blocks: both of the baseline's servers take part.
+    Design.TURNS: DesignTraits(
+        is_paired=True,
+        floor_to_variant=1.5 / 2,
+        gives="Turns: all servers are alive, and each has the whole machine for a part of a second "
+        "at a time while the others are stopped; it gives throughput at the highest level.",
+        counted="Over the turns of each server",
+    ),
 }
 
 
 def select_designs(choice: DesignChoice | None) -> tuple[Design, ...]:
-    """Return the designs that a choice stands for; None: both."""
-    return tuple(Design) if choice in (None, "both") else (Design(choice),)
+    """Return the designs that a choice stands for; None: all; both: solo and duet."""
+    if choice is None:
+        return tuple(Design)
+    return (Design.SOLO, Design.DUET) if choice == "both" else (Design(choice),)

@@ -78,6 +78,11 @@ USUAL_DISCARD = 0.1
 SHORT_DISCARD = 0.03
 SHORTEST_COUNTED = 0.07
 
+# Seconds of a turn, and at its begin those that do not count: the servers' caches are refilled, and
+# timers that ran out while it was stopped fire (docs/evidence.md, from benchmarks/turns.py).
+USUAL_TURN = 0.25
+TURN_DISCARD = 0.05
+
 # Experiments and variants give directories and chart labels their names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
 
@@ -308,6 +313,18 @@ class Duet(_ExperimentTable):
                 f'which is "{discard * 1000:.0f}ms"'
             )
         return self
+
+
+class Turns(_ExperimentTable):
+    """Turns: all servers at once, each with its clients; one at a time has the machine, for
+    ``length`` seconds, while the others are stopped. ``rounds``: the turns of each server in a
+    block, None for what the block's time allows; ``warmup``: of load for each before its first turn
+    that counts; None: as ``time.warmup``.
+    """
+
+    length: Annotated[Duration, Field(ge=0.1, le=5)] = USUAL_TURN
+    rounds: Annotated[int, Field(ge=1, le=10**5)] | None = None
+    warmup: Duration | None = None
 
 
 class Replica(_ExperimentTable):
@@ -601,8 +618,8 @@ class Scaled(_ExperimentTable):
 
 
 class Experiment(_ExperimentTable):
-    """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet is
-    not possible.
+    """Everything that decides what a campaign does. ``design`` None: solo, duet and turns, as far
+    as the machine can run them.
 
     ``warm``: workloads that run unmeasured before the first, instead of each workload's own
     warm-up. ``before``: of a workload, what runs unmeasured right before its first level, instead
@@ -646,8 +663,9 @@ class Experiment(_ExperimentTable):
             "--design",
             None,
             "solo: one server at a time, for levels and memory. duet: two at once, swapped, for "
-            "the cost of a transaction. Default: both, or only solo on a machine that cannot run "
-            "a duet.",
+            "the cost of a transaction. turns: all at once, one after the other with the whole "
+            "machine, for throughput. both: solo and duet. Default: all three, or those that the "
+            "machine can run.",
         ),
     ] = None
     warmup_sql: Literal["scan"] | list[str] | None = None
@@ -701,6 +719,7 @@ class Experiment(_ExperimentTable):
     load: Load = Load()
     time: Time = Time()
     duet: Duet = Duet()
+    turns: Turns = Turns()
     replica: Replica = Replica()
     limits: CgroupLimits = CgroupLimits()
     fit: Fit = Fit()
@@ -748,7 +767,7 @@ class Experiment(_ExperimentTable):
     def _check_profile_design(self) -> Self:
         if self.profile and Design.SOLO not in self.designs:
             raise ValueError(
-                "profile: variants are profiled in solo trials; set design to both, not duet"
+                "profile: variants are profiled in solo trials; set design to both, or leave it out"
             )
         return self
 
@@ -821,6 +840,11 @@ class Experiment(_ExperimentTable):
     def duet_warmup(self) -> float:
         """The seconds of load before a duet's first slice."""
         return self.time.warmup if self.duet.warmup is None else self.duet.warmup
+
+    @property
+    def turns_warmup(self) -> float:
+        """The seconds of load that each server has before its first turn that counts."""
+        return self.time.warmup if self.turns.warmup is None else self.turns.warmup
 
     @property
     def profiled_level(self) -> int:

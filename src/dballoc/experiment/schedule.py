@@ -70,6 +70,31 @@ class Pairing(Slot):
         return first, 1 - first
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rotation(Slot):
+    """One trial of turns: fresh starts of all its ``members`` (variants with their roles, the
+    baseline's first), which are alive together and have the machine one after the other.
+    """
+
+    design: str = Design.TURNS
+    members: tuple[tuple[str, Role], ...]
+    seed: int
+
+    @property
+    def servers(self) -> list[tuple[str, Role]]:
+        """The members."""
+        return list(self.members)
+
+    def order_round(self, number: int) -> list[int]:
+        """Return the order in which the members have their turn in a round, as indices. It is drawn
+        anew for each round, so that none always follows the same one.
+        """
+        order = list(range(len(self.members)))
+        place = f"{self.seed}:turns:{self.block}:{self.attempt}:{self.position}:{number}"
+        random.Random(place).shuffle(order)
+        return order
+
+
 def order_block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
     """Return all trials of block ``number`` (from 1) in their order: every variant once, the
     baseline twice.
@@ -130,6 +155,32 @@ def order_duets(experiment: Experiment, number: int, attempt: int = 0) -> list[P
             first=draw.randrange(2),
         )
         for i, (n, role) in enumerate(partners, 1)
+    ]
+
+
+def order_rotations(
+    experiment: Experiment, number: int, attempt: int = 0, *, in_pairs: bool
+) -> list[Rotation]:
+    """Return the rotations of turns block ``number`` (from 1): one of all variants, and the
+    baseline twice; ``in_pairs``, one for each variant and the baseline, and one of the baseline
+    alone, twice. Members start in an order that is drawn, the baseline's first server first.
+    """
+    baseline: tuple[str, Role] = (experiment.baseline, "A1")
+    others: list[tuple[str, Role]] = [(experiment.baseline, "A2")]
+    others += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
+    random.Random(f"{experiment.seed}:turns:{number}:{attempt}").shuffle(others)
+    groups = [[other] for other in others] if in_pairs else [others]
+    return [
+        Rotation(
+            block=number,
+            attempt=attempt,
+            position=i,
+            variant=group[0][0] if in_pairs else experiment.baseline,
+            role=group[0][1] if in_pairs else "A1",
+            members=(baseline, *group),
+            seed=experiment.seed,
+        )
+        for i, group in enumerate(groups, 1)
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 from dballoc.experiment.model import LOAD, SCAN, SETTLE, Experiment
 from dballoc.experiment.schedule import Slot
 
-Kind = Literal["sql", "warmup", "settle", "level", "idle", "slices", "profile"]
+Kind = Literal["sql", "warmup", "settle", "level", "idle", "slices", "turns", "profile"]
 
 # A replica that is farther behind when a level's load ends, in seconds, does not keep up.
 KEEPS_UP = 1.0

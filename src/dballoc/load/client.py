@@ -14,6 +14,7 @@ from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import client_output, hammerdb_command, sql_workload, sysbench_command
 from dballoc.load.client_output import Follower, IntervalReport
 from dballoc.load.sysbench_command import Beside
+from dballoc.load.transaction_counter import COUNTER, TransactionCounter
 from dballoc.load.workload import Workload
 from dballoc.servers.private.admin_connection import USER
 from dballoc.servers.private.certificate_files import AUTHORITY
@@ -116,6 +117,10 @@ class Client:
         """Kill it at once."""
         self._child.stop(signal.SIGKILL, 0)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to it and what it has started."""
+        self._child.send(number)
+
     def result(self, ended: Exit) -> Result:
         """Return the totals of a run that has ended and whose reports were read. ClientFailed, with
         the client's message, if there are none.
@@ -146,9 +151,10 @@ def start(
     raw: Path,
     name: str,
     cpus: frozenset[int] | None,
+    counter: TransactionCounter | None = None,
 ) -> Client:
     """Start a run as the server user. Raw files go to ``raw`` as ``*-name.*``: they belong to us,
-    and the client may only append to them.
+    and the client may only append to them. ``counter``: where sysbench counts its transactions.
     """
     connection = places.connection
     work = bench.workload(job.workload)
@@ -181,6 +187,7 @@ def start(
         env,
         printed,
         handed={INTERVALS: str(follower.path)},
+        shared={COUNTER: counter.path} if counter else None,
         cwd=connection.parent,
         **limits,
         **user.as_spawn(),

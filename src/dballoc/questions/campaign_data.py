@@ -96,6 +96,7 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
         "slices": campaign.slice,
+        "turns": campaign.turn,
         "levels": level_curves.average_levels(campaign),
         "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
         "memory": trial_tables.build_memory_table(campaign),
@@ -105,7 +106,7 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         **_collect_comparisons(comparisons, campaign.experiment.baseline),
         "pairs": compare_all_pairs(campaign),
         "faults": campaign.trials.filter(outcome="fault").select(_FAULT),
-        "blocks": pl.concat([campaign.block, campaign.duet_block]),
+        "blocks": campaign.every_block,
         "variants": campaign.variant,
         **duets,
         **{name: table for name, table in others.items() if table.height},

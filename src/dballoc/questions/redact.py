@@ -169,9 +169,10 @@ def redact_campaign(campaign: Campaign, redaction: Redaction | None = None) -> C
         host=_redact_frame(campaign.host, redaction, ("environment",)),
         placement=_redact_frame(campaign.placement, redaction),
         duet_block=_redact_frame(campaign.duet_block, redaction),
+        rotation_block=_redact_frame(campaign.rotation_block, redaction),
         **{
             name: _redact_frame(getattr(campaign, name), redaction, ("proof",))
-            for name in ("trial", "duet", "pilot")
+            for name in ("trial", "duet", "pilot", "rotation")
         },
     )
 

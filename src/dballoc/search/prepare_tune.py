@@ -238,5 +238,7 @@ def list_pairable_modes(default: Variant, host: str | None) -> list[str]:
     return [
         mode
         for mode in get_args(ThpMode)
-        if not isinstance(share_host(default, default.model_copy(update={"thp": mode}), host), str)
+        if not isinstance(
+            share_host([default, default.model_copy(update={"thp": mode})], host), str
+        )
     ]

@@ -146,7 +146,7 @@ class SearchTrials:
         host has the wider one of both.
         """
         default = self._setting.experiment.find(candidate.base)
-        shared = share_host(default, prepared.variant, self._setting.thp.get(thp.SETTING))
+        shared = share_host([default, prepared.variant], self._setting.thp.get(thp.SETTING))
         assert not isinstance(shared, str)  # the plan has only such that can be in a duet
         return replace(self._setting.duets[candidate.base], thp={candidate.variant: shared})
 

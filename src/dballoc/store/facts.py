@@ -31,7 +31,7 @@ def _check_cpus(text: str) -> str:
 
 def _check_designs(designs: tuple[Design, ...]) -> tuple[Design, ...]:
     if not designs or len(set(designs)) != len(designs):
-        raise ValueError("is not a list of solo and duet")
+        raise ValueError("is not a list of solo, duet and turns")
     return designs
 
 
@@ -120,6 +120,19 @@ class DuetFacts:
     components: dict[Word, ScatterComponents] = field(default_factory=dict)
     after_swap: float | None = None
     plan: SlicePlan | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnsFacts:
+    """How turns are run. ``none``: why there are none. ``in_pairs``: each variant's server takes
+    turns with a baseline's alone, instead of all with each other; ``seconds`` of a turn, the first
+    ``discard`` of which do not count.
+    """
+
+    none: Word | None = None
+    in_pairs: bool = False
+    seconds: Amount = 0.0
+    discard: Amount = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +287,7 @@ class Facts:
     designs: Annotated[tuple[Design, ...], AfterValidator(_check_designs)]
     planned_blocks: dict[_DesignName, Count]
     duet: DuetFacts
+    turns: TurnsFacts = TurnsFacts()
     server_user: Word = ""
     sysbench: Word | None = None
     kind: Literal["fit", "replay", "tune"] | None = None

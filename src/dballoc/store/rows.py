@@ -83,8 +83,8 @@ def _make_column(name: str, hint: Any) -> StoredColumn:
 
 
 _NUMBER = StoredColumn(name="trial", kind="INTEGER", is_optional=False)
-# One server has the machine, or the baseline and a variant run at once.
-_Design = Annotated[str, ("solo", "duet")]
+# One server has the machine; the baseline and a variant run at once; all take turns.
+_Design = Annotated[str, ("solo", "duet", "turns")]
 
 
 @dataclass(kw_only=True)
@@ -190,13 +190,13 @@ class TrialUnderWayRow(BlockPlace):
 
 @dataclass(kw_only=True)
 class TrialPlace(TableRow):
-    """Which trial of a campaign. The two of a duet have the same place; the baseline's is A1. The
-    pilot, which sizes the duet, has block 0.
+    """Which trial of a campaign. Those of a duet's or of turns' servers have the same position; the
+    baseline's first is A1. The pilot, which sizes the duet, has block 0.
     """
 
-    KEY = ("design", "block", "attempt", "position", "role")
+    KEY = ("design", "block", "attempt", "position", "variant", "role")
 
-    design: Annotated[str, ("solo", "duet", "pilot")]
+    design: Annotated[str, ("solo", "duet", "turns", "pilot")]
     block: int
     attempt: int
     position: int
@@ -496,6 +496,22 @@ class SliceCounterRow(TrialPart):
     event: str
     count: int | None = None
     running: float
+
+
+@dataclass(kw_only=True)
+class TurnRow(TrialPart):
+    """A turn of a server under the highest level of a workload: it had the machine, while the other
+    servers of its rotation were stopped. The begin of every turn is left out.
+    """
+
+    KEY = ("workload", "round")
+
+    workload: str
+    round: int  # from 0; each server has a turn in each
+    place: int  # from 0: when in the round
+    t: float
+    seconds: float
+    transactions: int  # that its clients ended
 
 
 @dataclass(kw_only=True)

@@ -17,6 +17,11 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.campaign.preparation import data_contents
 from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, prepare_duet
+from dballoc.campaign.preparation.prepare_turns import (
+    PreparedTurns,
+    pair_servers,
+    prepare_turns,
+)
 from dballoc.campaign.preparation.prepare_variant import (
     PreparedVariant,
     VariantInputs,
@@ -48,8 +53,8 @@ _CONNECTION_MEMORY = 2 * 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedCampaign(Prepared):
-    """A campaign of servers. ``no_duet``: why a campaign that might have a duet has none;
-    ``countable``: which of the experiment's counters the host counts.
+    """A campaign of servers. ``no_duet``, ``no_turns``: why a campaign that might have them has
+    none; ``countable``: which of the experiment's counters the host counts.
     """
 
     variants: dict[str, PreparedVariant]
@@ -57,19 +62,22 @@ class PreparedCampaign(Prepared):
     contents: DataContents
     duet: PreparedDuet | None = None
     no_duet: str | None = None
+    turns: PreparedTurns | None = None
+    no_turns: str | None = None
     countable: Countable = field(default_factory=Countable)
 
     def list_notices(self) -> list[str]:
-        """Return why there is no duet, or which variants are not in it."""
-        if self.no_duet:
-            return [f"no duet, only the solo design: {self.no_duet}"]
+        """Return why there are no duets or turns, or which variants are not in them."""
+        notices = [f"no duet: {self.no_duet}"] if self.no_duet else []
         left_out = self.duet.left_out if self.duet else {}
-        return [f"{name} is not in the duet: {why}" for name, why in left_out.items()]
+        notices += [f"{name} is not in the duet: {why}" for name, why in left_out.items()]
+        return notices + ([f"no turns: {self.no_turns}"] if self.no_turns else [])
 
     @property
     def designs(self) -> list[Design]:
         """The designs that are run."""
-        return [design for design in self.experiment.designs if not design.is_paired or self.duet]
+        prepared = {Design.SOLO: True, Design.DUET: self.duet, Design.TURNS: self.turns}
+        return [design for design in self.experiment.designs if prepared[design]]
 
     @property
     def has_replica(self) -> bool:
@@ -85,7 +93,12 @@ class PreparedCampaign(Prepared):
             if Design.SOLO in self.designs
             else 0
         )
-        return max(solo, 2 * self._estimate_memory(self.duet.threads) if self.duet else 0)
+        turns = self.turns.servers_at_once if self.turns else 0
+        return max(
+            solo,
+            2 * self._estimate_memory(self.duet.threads) if self.duet else 0,
+            turns * self._estimate_memory(max(self.experiment.threads)),
+        )
 
     def _estimate_memory(self, clients: int) -> int:
         pool = max((p.pool_bytes or 0) for p in self.variants.values())
@@ -134,7 +147,8 @@ class PreparedCampaign(Prepared):
     @property
     def copies_at_once(self) -> int:
         """How many copies of the data there may be at once."""
-        return 2 if self.duet or self.has_replica else 1
+        two = 2 if self.duet or self.has_replica else 1
+        return max(two, self.turns.servers_at_once if self.turns else 0)
 
     @property
     def largest_copy_bytes(self) -> int:
@@ -174,6 +188,9 @@ class PreparedCampaign(Prepared):
         seconds = max(time.warmup, time.level) if Design.SOLO in self.designs else 0.0
         if self.duet:
             each = experiment.duet_warmup + time.level
+            seconds = max(seconds, len(experiment.workloads) * each)
+        if self.turns:
+            each = experiment.turns_warmup + time.level
             seconds = max(seconds, len(experiment.workloads) * each)
         cpus = len(prepared.server_cpus or list_available_cpus())
         written = int(seconds * cpus * binary_log.BYTES_PER_CPU_SECOND)
@@ -223,18 +240,17 @@ def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
         cgroup.check_memory_cgroup()
     inputs = VariantInputs(experiment, user, sysbench, contents)
     variants = {v.name: prepare_variant(inputs, v) for v in experiment.variant}
-    setting = _add_duet(
-        PreparedCampaign(
-            experiment=experiment,
-            variants=variants,
-            user=user,
-            sysbench=sysbench,
-            contents=contents,
-            thp=thp.read_host(),
-            put_back=put_back,
-            countable=find_countable(experiment.counters),
-        )
+    setting = PreparedCampaign(
+        experiment=experiment,
+        variants=variants,
+        user=user,
+        sysbench=sysbench,
+        contents=contents,
+        thp=thp.read_host(),
+        put_back=put_back,
+        countable=find_countable(experiment.counters),
     )
+    setting = _add_turns(_add_duet(setting))
     _check_memory_and_disk(setting)
     return setting
 
@@ -254,6 +270,28 @@ def _add_duet(setting: PreparedCampaign) -> PreparedCampaign:
             raise
         return replace(setting, no_duet=str(error))
     return replace(setting, duet=duet)
+
+
+def _add_turns(setting: PreparedCampaign) -> PreparedCampaign:
+    """Return the setting with its turns, if the experiment wants them: of all servers, or in pairs
+    where memory allows no more. Where it allows no pair either, UsageError if the experiment asks
+    for turns; else ``no_turns`` says why there are none.
+    """
+    experiment = setting.experiment
+    if Design.TURNS not in experiment.designs:
+        return setting
+    try:
+        turns = prepare_turns(experiment, setting.sysbench, setting.thp.get(thp.SETTING))
+        try:
+            _check_memory(replace(setting, turns=turns))
+        except UsageError:
+            turns = pair_servers(turns)
+            _check_memory(replace(setting, turns=turns))
+    except UsageError as error:
+        if experiment.design is not None:
+            raise
+        return replace(setting, no_turns=str(error))
+    return replace(setting, turns=turns)
 
 
 def _refuse_builds_from_source(experiment: Experiment) -> None:
@@ -291,11 +329,12 @@ def _check_memory(setting: PreparedCampaign) -> None:
     if limit and setting.has_replica:
         need = min(need, limit + need // 2)  # the primary has no limit
     elif limit:
-        need = min(need, (2 if setting.duet else 1) * limit)
+        need = min(need, setting.copies_at_once * limit)
     if need > available:
-        purpose = "for a duet's two servers" if setting.duet else "of memory needed"
+        at_once = setting.copies_at_once
+        purpose = f"for {at_once} servers at once" if at_once > 1 else "of memory needed"
         remedy = "lower the buffer pool or the threads" + (
-            ", or use --design solo" if setting.duet else ""
+            ", or use --design solo" if at_once > 1 else ""
         )
         raise NotNow(
             f"server.options: about {need / 2**30:.1f} GiB {purpose}, {available / 2**30:.1f} GiB "

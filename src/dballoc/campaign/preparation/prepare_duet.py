@@ -2,7 +2,7 @@
 which variants.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dballoc.campaign.preparation.prepare_variant import MOST_DUET_CLIENTS
@@ -18,13 +18,12 @@ _CLIENTS_PER_CPU = 4
 
 @dataclass(frozen=True)
 class SharedHost:
-    """What two servers at once have of the host: its ``settings`` that are set
-    (:mod:`dballoc.host.settings.thp`), and whether THP is switched off for the baseline and for the
-    partner.
+    """What servers that are alive at once have of the host: its ``settings`` that are set
+    (:mod:`dballoc.host.settings.thp`), and whether THP is switched off for each of them.
     """
 
     settings: Mapping[str, str]
-    switched_off: tuple[bool, bool]
+    switched_off: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -41,24 +40,7 @@ class PreparedDuet:
 
 def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
     """Decide how this machine runs the experiment's duets. Raises UsageError if it cannot."""
-    for name in experiment.workloads:
-        if sysbench.workload(name).ends:
-            raise UsageError(
-                f"{name}: this workload ends by itself, but a duet loads both servers without "
-                "a break; use --design solo"
-            )
-        if sysbench.workload(name).replica:
-            raise UsageError(
-                f"{name}: a duet has a half of the CPUs for a server with its client, but a "
-                "replica has a primary too; use --design solo"
-            )
-    if experiment.before:
-        raise UsageError("before: a duet runs nothing between two workloads; use --design solo")
-    if experiment.sequence == "fresh":
-        raise UsageError(
-            "sequence: a duet runs all workloads in one server start; use --design solo for a "
-            "start of each"
-        )
+    refuse_unsuitable_loads(experiment, sysbench, "a duet loads both servers")
     halves = cpu_halves.choose_halves(experiment.cpu)
     threads = experiment.duet.threads or min(MOST_DUET_CLIENTS, _CLIENTS_PER_CPU * len(halves[0]))
     modes, left_out = _choose_thp_modes(experiment)
@@ -70,13 +52,36 @@ def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
     return PreparedDuet(halves, threads, modes, left_out)
 
 
+def refuse_unsuitable_loads(experiment: Experiment, sysbench: Sysbench, loads: str) -> None:
+    """Raise UsageError for what servers that are loaded at once cannot run. ``loads``: the design
+    with its verb, "a duet loads both servers".
+    """
+    for name in experiment.workloads:
+        if sysbench.workload(name).ends:
+            raise UsageError(
+                f"{name}: this workload ends by itself, but {loads} without a break; use "
+                "--design solo"
+            )
+        if sysbench.workload(name).replica:
+            raise UsageError(
+                f"{name}: {loads} at once, but a replica has a primary beside it; use --design solo"
+            )
+    if experiment.before:
+        raise UsageError(f"before: {loads}, with nothing between two workloads; use --design solo")
+    if experiment.sequence == "fresh":
+        raise UsageError(
+            f"sequence: {loads} with all workloads in one start; use --design solo for a start of "
+            "each"
+        )
+
+
 def _choose_thp_modes(experiment: Experiment) -> tuple[dict[str, SharedHost], dict[str, str]]:
     """Return the fields ``thp`` and ``left_out`` of :class:`PreparedDuet`."""
     baseline = experiment.find(experiment.baseline)
     shared: dict[str, SharedHost] = {}
     left_out: dict[str, str] = {}
     for variant in experiment.variant:
-        together = share_host(baseline, variant, thp.read_mode())
+        together = share_host([baseline, variant], thp.read_mode())
         if isinstance(together, str):
             left_out[variant.name] = together
         elif variant.cpu is not None or baseline.cpu is not None:
@@ -86,21 +91,21 @@ def _choose_thp_modes(experiment: Experiment) -> tuple[dict[str, SharedHost], di
     return shared, left_out
 
 
-def share_host(baseline: Variant, partner: Variant, mode: str | None) -> SharedHost | str:
-    """Return the host's settings that both share when they run at once, or why they cannot.
-    ``mode``: the host's own. Pure.
+def share_host(variants: Sequence[Variant], mode: str | None) -> SharedHost | str:
+    """Return the host's settings that variants share which are alive at once, the baseline first,
+    or why they cannot. ``mode``: the host's own. Pure.
     """
-    modes = thp.combine_modes(baseline.thp, partner.thp, mode)
+    modes = thp.combine_modes([variant.thp for variant in variants], mode)
     if modes is None:
         return "the host cannot have THP always and madvise at once"
     details = [
         {name: value for name, value in variant.host_settings.items() if name != thp.SETTING}
-        for variant in (baseline, partner)
+        for variant in variants
     ]
-    if details[0] != details[1]:
+    if any(other != details[0] for other in details):
         return "it has another thp_defrag or other thp_sizes than the baseline; the host has one"
-    together, *switched_off = modes
-    if baseline.thp_sizes and any(switched_off):
+    together, switched_off = modes
+    if variants[0].thp_sizes and any(switched_off):
         return "it has another THP mode than the baseline; the host has one, with thp_sizes"
     settings = ({} if together is None else {thp.SETTING: together}) | details[0]
-    return SharedHost(settings, (switched_off[0], switched_off[1]))
+    return SharedHost(settings, switched_off)

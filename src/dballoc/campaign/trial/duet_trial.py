@@ -6,32 +6,28 @@ they see, glibc's not before it has more than eight arenas. Only then is each, t
 moved to its half.
 """
 
-import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import pymysql
 from pydantic import ConfigDict, Field
 
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet
 from dballoc.campaign.trial.fault import Fault
 from dballoc.campaign.trial.host_thp import switch_thp
+from dballoc.campaign.trial.loaded_server import LoadedServer, ServerFailed, warm_up_by_sql
 from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
-from dballoc.campaign.trial.solo_trial import explain_client_failure
 from dballoc.experiment.schedule import Pairing
-from dballoc.experiment.trial_steps import Step, list_warmup_statements
+from dballoc.experiment.trial_steps import Step
 from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host.resources.cpus import move_threads
 from dballoc.instruments import host_sampler
-from dballoc.instruments.process_sampler import ProcessGone, ProcessSample, sample_in_background
 from dballoc.instruments.server_counters import Reading, scale_counts
-from dballoc.load import client
-from dballoc.load.client_output import IntervalReport, milliseconds
+from dballoc.load.client_output import milliseconds
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import SliceCounterRow, SliceRow
@@ -69,10 +65,6 @@ class Slices:
     def total(self) -> float:
         """Seconds of all slices of a workload."""
         return 2 * self.pairs * self.seconds
-
-
-class _DuetOver(Exception):
-    """One of the two servers has a fault, which is in its record: the duet is over."""
 
 
 @dataclass(frozen=True)
@@ -114,40 +106,8 @@ def run_trial(
             side.life.clean_up()
 
 
-class _DuetSide:
-    """A server with its client."""
-
-    def __init__(self, life: ServerLife) -> None:
-        self.life = life
-        self.client: client.Client | None = None
-        self.intervals: list[IntervalReport] = []
-
-    @contextlib.contextmanager
-    def note_faults(self, when: str) -> Iterator[None]:
-        """Note a fault in this block as this server's, and end the duet."""
-        try:
-            yield
-        except Fault as fault:
-            self.life.note_fault(fault)
-        except ProcessGone:
-            self.life.note_fault(self.life.explain_death(when))
-        except pymysql.Error as error:
-            self.life.note_fault(self.life.explain_refusal(error, when, "SHOW GLOBAL STATUS"))
-        else:
-            return
-        raise _DuetOver
-
-    def check(self, when: str) -> None:
-        """Collect the client's reports. Raises Fault if the server or its client has ended."""
-        self.life.check_alive(when)
-        if self.client:
-            self.intervals += self.client.reports()
-            if ended := self.client.wait(0):
-                try:
-                    self.client.result(ended)
-                except client.ClientFailed as error:
-                    raise explain_client_failure(self.life, when, error) from None
-                raise Fault("client", f"{when}: {self.client.program} ended early")
+class _DuetSide(LoadedServer):
+    """A server with its client on a half of the CPUs."""
 
     def read_counters(self) -> _ServerCounts:
         """Read the counters; clock and CPU are those of the middle of the server's answer."""
@@ -166,11 +126,6 @@ class _DuetSide:
         for first, last in zip(before.reading, after.reading, strict=True):
             counts = scale_counts(self.life.counted_events, first, last)
             self.life.record.rows += [SliceCounterRow(**place, **vars(count)) for count in counts]
-
-    def update_rss_peak(self) -> None:
-        """Note the server's highest RSS so far: at the end it may be gone."""
-        trial = self.life.record.trial
-        trial.rss_peak = max(trial.rss_peak or 0, self.life.sampler.sample().peak)
 
     def move_to(self, cpus: frozenset[int]) -> None:
         """Move server and client to these CPUs, thread by thread."""
@@ -222,7 +177,7 @@ class _RunningDuet:
             for side in self.order:
                 with side.note_faults("its start"):
                     side.life.wait_until_ready()
-            self._warm_up_by_sql()
+            warm_up_by_sql(self.context, self.order)
             for number, workload in enumerate(self.experiment.workloads, 1):
                 self._run_workload(number, workload)
             for side in self.order:
@@ -234,7 +189,7 @@ class _RunningDuet:
             for side in self.order:
                 with side.note_faults("its shutdown"):
                     side.life.shut_down()
-        except _DuetOver:
+        except ServerFailed:  # and the duet is over
             for side in self.sides:
                 record = side.life.record
                 slices = [row for row in record.select(SliceRow) if not math.isnan(row.events)]
@@ -243,20 +198,6 @@ class _RunningDuet:
                 record.remove(SliceRow, SliceCounterRow)
                 record.rows += [*slices, *counters]
         return [side.life.finish() for side in self.sides]
-
-    def _warm_up_by_sql(self) -> None:
-        for sql in list_warmup_statements(self.experiment, self.context.setting.contents.tables):
-            for side in self.order:
-                with side.note_faults(sql):
-                    samples: list[ProcessSample] = []
-                    try:
-                        with sample_in_background(side.life.sampler.sample) as samples:
-                            side.life.running.admin.scan(sql)
-                    except pymysql.Error as error:
-                        side.life.record.trial.rss_peak = max(
-                            (s.peak for s in samples), default=None
-                        )
-                        raise side.life.explain_refusal(error, sql, "warmup_sql") from None
 
     def _run_workload(self, number: int, workload: str) -> None:
         step = Step(

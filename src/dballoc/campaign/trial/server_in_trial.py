@@ -43,6 +43,7 @@ from dballoc.instruments.server_counters import Reading, ServerCounters
 from dballoc.instruments.ways_in import preload
 from dballoc.instruments.ways_in.preload_socket import RECORDER, PreloadKind
 from dballoc.load import client
+from dballoc.load.transaction_counter import TransactionCounter
 from dballoc.process import snapshot
 from dballoc.process.malloc import malloc_bindings as running_process
 from dballoc.servers.private import binary_log, private_server
@@ -405,9 +406,11 @@ class ServerLife:
         seconds: float,
         cpus: frozenset[int] | None,
         places: client.Places | None = None,
+        *,
+        counter: TransactionCounter | None = None,
     ) -> client.Client:
         """Start the client of a step on this host; it runs for ``seconds``. ``places``: those of
-        another server that it loads, None: of this one.
+        another server that it loads, None: of this one; ``counter``: of its transactions.
         """
         assert step.workload and step.threads
         setting = self.context.setting
@@ -429,6 +432,7 @@ class ServerLife:
             raw=self.directory,
             name=step.file_name,
             cpus=cpus,
+            counter=counter,
         )
         self.connections.own_connections += running.own_connections
         return running

@@ -11,6 +11,7 @@ from dballoc.campaign.recorded_facts import make_block_facts
 from dballoc.campaign.run_blocks import CampaignKind
 from dballoc.campaign.ways.duet import DUET
 from dballoc.campaign.ways.solo import SOLO
+from dballoc.campaign.ways.turns import TURNS
 from dballoc.campaign.ways.way import Blocks, DurationEstimate
 from dballoc.experiment.designs import Design
 from dballoc.ground import readers
@@ -23,7 +24,7 @@ from dballoc.store.results import Results
 DIRECTORY = "own"
 _RECORD = "identity.json"
 
-WAYS = {way.design: way for way in (SOLO, DUET)}
+WAYS = {way.design: way for way in (SOLO, DUET, TURNS)}
 
 
 def estimate_duration(setting: PreparedCampaign) -> DurationEstimate:

@@ -14,12 +14,12 @@ from dballoc.campaign.interruptible_session import PreparedT, Session
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.experiment.designs import Design
-from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.experiment.schedule import Pairing, Rotation, Slot
 from dballoc.ground.errors import UsageError
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, TrialRecord, TrialStore
 
-TrialT = TypeVar("TrialT", Slot, Pairing)
+TrialT = TypeVar("TrialT", Slot, Pairing, Rotation)
 
 
 class Unsuitable(UsageError):
@@ -157,5 +157,5 @@ class ServerWay:
     estimate: Callable[[PreparedCampaign], BlockEstimate]
     make_blocks: Callable[
         [Session[PreparedCampaign], TrialStore, Mapping[str, Template], float],
-        ServerBlocks[Slot] | ServerBlocks[Pairing],
+        ServerBlocks[Slot] | ServerBlocks[Pairing] | ServerBlocks[Rotation],
     ]

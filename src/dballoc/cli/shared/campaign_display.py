@@ -14,9 +14,10 @@ from rich.text import Text
 from dballoc.campaign.observer import Observer, Plan, SearchProgress, Tick
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.experiment.durations_and_sizes import format_size
-from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.experiment.schedule import Pairing, Rotation, Slot
 from dballoc.experiment.trial_steps import Step
 from dballoc.store.results import TrialRecord
+from dballoc.store.rows import TurnRow
 
 
 def minutes(seconds: float) -> str:
@@ -31,7 +32,19 @@ def mebibytes(size: int | None) -> str:
 
 
 def _label_trial(trial: Slot) -> str:
+    if isinstance(trial, Rotation):
+        return f"{len(trial.servers)} servers in turns"
     return trial.variant + (f" ({trial.role})" if trial.role != "V" else "")
+
+
+def _describe_turns(records: Sequence[TrialRecord]) -> str:
+    """Return the throughput of a rotation's servers, the baseline's first."""
+    rates = [
+        sum(turn.transactions for turn in turns) / sum(turn.seconds for turn in turns)
+        for record in records
+        if (turns := record.select(TurnRow))
+    ]
+    return f"{', '.join(f'{rate:,.0f}' for rate in rates)} tps" if rates else "no turn"
 
 
 class PlainDisplay(Observer):
@@ -90,6 +103,8 @@ class PlainDisplay(Observer):
                 if ratio
                 else "no whole pair of slices"
             )
+        elif isinstance(trial, Rotation):
+            good = _describe_turns(records)
         else:
             label += f" in {trial.workload}" if trial.workload is not None else ""
             label += f" at {trial.level} threads" if trial.level is not None else ""

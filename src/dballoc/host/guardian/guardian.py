@@ -261,10 +261,12 @@ class Guardian:
         thp_disable=False,
         oom_score_adj=None,
         handed=None,
+        shared=None,
     ) -> dict:
         """Start a child in a session of its own. Its standard streams are paths, appended to.
         ``handed``: environment variable -> path; the variable becomes the number of a descriptor
-        by which the child may append to that file.
+        by which the child may append to that file; ``shared``: the same of memory that it may
+        read and write.
         """
         check_words(argv, env)
         check_open_files(nofile)
@@ -287,6 +289,10 @@ class Guardian:
             descriptors = {
                 name: files.enter_context(open_to_append(path)).fileno()
                 for name, path in (handed or {}).items()
+            }
+            descriptors |= {
+                name: files.enter_context(open(path, "r+b", buffering=0)).fileno()
+                for name, path in (shared or {}).items()
             }
             child = subprocess.Popen(
                 argv,

@@ -1,7 +1,7 @@
 """Transparent huge pages: what the host has, what variants ask of it, and the mode of a process."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from dballoc.ground import readers
@@ -151,19 +151,19 @@ _WIDTH = {"never": 0, "madvise": 1, "always": 2}
 
 
 def combine_modes(
-    first: str | None, second: str | None, host: str | None
-) -> tuple[str | None, bool, bool] | None:
-    """Combine the modes of two processes that run at once (None: the host's mode): the host's mode
-    to set, None to leave it, and for each of them whether ``PR_SET_THP_DISABLE`` is set. None where
+    modes: Sequence[str | None], host: str | None
+) -> tuple[str | None, tuple[bool, ...]] | None:
+    """Combine the modes of processes that run at once (None: the host's mode): the host's mode to
+    set, None to leave it, and for each of them whether ``PR_SET_THP_DISABLE`` is set. None where
     prctl cannot express it: madvise beside always. Pure.
     """
-    if first is None and second is None:
-        return None, False, False
-    wanted = [mode or host or "never" for mode in (first, second)]
+    if not any(modes):
+        return None, (False,) * len(modes)
+    wanted = [mode or host or "never" for mode in modes]
     widest = max(wanted, key=_WIDTH.__getitem__)
     if widest == "always" and "madvise" in wanted:
         return None
-    return widest, *(mode == "never" and widest != "never" for mode in wanted)  # type: ignore[return-value]
+    return widest, tuple(mode == "never" and widest != "never" for mode in wanted)
 
 
 # What the mode of a process has that has switched THP off for itself.

@@ -1,6 +1,9 @@
 -- Runs any sysbench script: DBALLOC_SCRIPT holds its module name or its path. Writes one JSON line per report interval and a
 -- last one for the whole run to the file that DBALLOC_INTERVALS names; if that is a number, to the descriptor of that number.
 -- The fields are those of sysbench's report hooks, with latencies in seconds. `clock` is CLOCK_MONOTONIC, the sampler's clock.
+--
+-- If DBALLOC_COUNTER is the number of a descriptor, each thread counts the transactions that it has ended there: a 64-bit integer
+-- at the begin of its own 64 bytes.
 
 local ffi = require("ffi")
 ffi.cdef [[
@@ -8,6 +11,7 @@ ffi.cdef [[
   int clock_gettime(int clock, dballoc_timespec *now);
   long write(int descriptor, const char *text, unsigned long size);
   int pthread_setcancelstate(int state, int *old);
+  void *mmap(void *address, size_t length, int protection, int flags, int descriptor, long offset);
 ]]
 local CLOCK_MONOTONIC = 1
 local CANCEL_ENABLE, CANCEL_DISABLE = 0, 1
@@ -27,6 +31,26 @@ end
 if sysbench.cmdline.options then
   for _, name in ipairs { "tables", "table_size", "mysql_storage_engine" } do
     sysbench.cmdline.options[name] = sysbench.cmdline.options[name] or { "of dballoc's experiment", "" }
+  end
+end
+
+local counter = tonumber(os.getenv("DBALLOC_COUNTER"))
+if counter and event then
+  local PROT_WRITE, MAP_SHARED, LINE = 2, 1, 64
+  local perform, ended = event, nil
+
+  local function map_counter()
+    local length = sysbench.opt.threads * LINE
+    local memory = ffi.C.mmap(nil, length, PROT_WRITE, MAP_SHARED, counter, 0)
+    assert(ffi.cast("intptr_t", memory) ~= -1, "DBALLOC_COUNTER cannot be mapped")
+    return ffi.cast("int64_t *", ffi.cast("char *", memory) + sysbench.tid % sysbench.opt.threads * LINE)
+  end
+
+  function event(...)
+    local result = perform(...)
+    ended = ended or map_counter()
+    ended[0] = ended[0] + 1
+    return result
   end
 end
 

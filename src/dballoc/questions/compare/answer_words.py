@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dballoc.experiment.designs import Design
 from dballoc.ground.numbers import count
 from dballoc.questions.compare.baseline_comparison import (
     Comparison,
@@ -87,7 +88,7 @@ def _read_ending(campaign: Campaign, procedures: Mapping[str, Procedure]) -> str
 def measure_progress(campaign: Campaign) -> Progress:
     """Return how far a campaign is, finished or under way."""
     disturbed = 0
-    for rows in (campaign.block, campaign.duet_block):
+    for rows in map(campaign.list_attempts, Design):
         last = {
             row["block"]: row["disturbed"]
             for row in rows.sort("block", "attempt").iter_rows(named=True)

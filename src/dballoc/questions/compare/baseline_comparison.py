@@ -97,8 +97,8 @@ class Comparisons:
 
 
 def list_metrics(campaign: Campaign) -> list[Metric]:
-    """Return the metrics that variants are compared in: solo throughput at the highest level, peak
-    and idle RSS; duet CPU per transaction. Idle RSS is not judged. Of a replay: CPU per event, peak
+    """Return the metrics that variants are compared in: throughput at the highest level, peak and
+    idle RSS; duet CPU per transaction. Idle RSS is not judged. Of a replay: CPU per event, peak
     and idle heap.
     """
     measures, workloads = campaign.measures, campaign.experiment.workloads
@@ -108,11 +108,18 @@ def list_metrics(campaign: Campaign) -> list[Metric]:
         metrics += [
             Metric(measure=measures["cpu"], workload=w, design=Design.DUET) for w in workloads
         ]
-    if Design.SOLO in campaign.facts.designs:
+    design = speed.choose_design(campaign.facts.designs)
+    if design:
         metrics += [
-            Metric(measure=speed, workload=w, threads=find_top_level(campaign, w))
+            Metric(
+                measure=speed,
+                workload=w,
+                threads=find_top_level(campaign, w),
+                design=design,
+            )
             for w in workloads
         ]
+    if Design.SOLO in campaign.facts.designs:
         metrics += [
             Metric(measure=m)
             for m in measures.values()
@@ -203,6 +210,7 @@ def select_judged_blocks(campaign: Campaign, procedures: Mapping[str, Procedure]
         campaign,
         trial=campaign.trial.filter(pl.col("block").is_in(judged.get(Design.SOLO, []))),
         duet=campaign.duet.filter(pl.col("block").is_in(judged.get(Design.DUET, []))),
+        rotation=campaign.rotation.filter(pl.col("block").is_in(judged.get(Design.TURNS, []))),
     )
 
 
@@ -217,7 +225,15 @@ def _compare_in_metric(
 ) -> list[Comparison]:
     """Compare every variant, and the baseline with itself, in a metric that is judged."""
     logs = {name: values for name, values in collect_logs(campaign, metric).items() if values}
-    ratios = judge_logs(logs, metric, procedure, campaign.experiment.baseline, campaign.imported)
+    in_pairs = metric.design is Design.TURNS and campaign.facts.turns.in_pairs
+    ratios = judge_logs(
+        logs,
+        metric,
+        procedure,
+        campaign.experiment.baseline,
+        imported=campaign.imported,
+        in_pairs=in_pairs,
+    )
     is_judged = procedure.reached is not None
     return [Comparison(name, metric, ratios.get(name), is_judged) for name in campaign.names]
 
@@ -227,13 +243,16 @@ def judge_logs(
     metric: Metric,
     procedure: Procedure,
     baseline: str,
+    *,
     imported: bool = False,
+    in_pairs: bool = False,
 ) -> dict[str, Ratio]:
     """Return the ratio of each variant, and of the baseline's A/A pair, from their blocks'
     logarithms, with the interval and the bounds that the procedure gives after its blocks; with
     neither before its first look. ``imported``: results without an A/A pair whose variance could be
-    borrowed.
+    borrowed; ``in_pairs``: each variant had a baseline's server of its own.
     """
+    floor_to_variant = 1.0 if in_pairs else metric.design.traits.floor_to_variant
     share = procedure.shares.get(metric.measure.name)
     if share is None:  # Every variant is left out of the duet.
         ratios = {name: compute_ratio(values) for name, values in logs.items()}
@@ -243,7 +262,7 @@ def judge_logs(
         )
         # What may be borrowed depends on the error: intervals and bounds have each their own.
         of_each, of_bound = (
-            {} if imported else _moderate(logs, metric, baseline, error)
+            {} if imported else _moderate(logs, floor_to_variant, baseline, error)
             for error in (share.of_each, share.of_bound)
         )
         ratios = {
@@ -272,12 +291,12 @@ def _describe_in_metric(campaign: Campaign, metric: Metric) -> list[Comparison]:
 
 
 def _moderate(
-    logs: Mapping[str, Sequence[float]], metric: Metric, baseline: str, error: float
+    logs: Mapping[str, Sequence[float]], floor_to_variant: float, baseline: str, error: float
 ) -> dict[str, Variance]:
     """Return the moderated variance of each variant, and of the baseline's A/A pair, on the scale
     of each; ``error``: what one comparison may err.
     """
-    scales = {baseline: Design(metric.design).traits.floor_to_variant}
+    scales = {baseline: floor_to_variant}
     variances = {name: compute_variance(values) for name, values in logs.items() if len(values) > 1}
     alike = {
         name: Variance(v.value * scales.get(name, 1.0), v.freedom) for name, v in variances.items()

@@ -40,7 +40,8 @@ _SERIES = frozenset({"sample", "interval", "histogram", "host_sample"})
 class Campaign:
     """The tables of results.sqlite (dballoc.store.rows). ``trial`` and ``block`` are those of the
     solo design,
-    ``duet`` and ``duet_block`` those of the duet, ``pilot`` the trials that sized the duet. The
+    ``duet`` and ``duet_block`` those of the duet, ``pilot`` the trials that sized the duet,
+    ``rotation`` and ``rotation_block`` those of turns. The
     column ``counted`` says whether a trial enters the figures: of a block that was repeated because
     the machine was disturbed, only the last attempt does.
     """
@@ -54,12 +55,15 @@ class Campaign:
     duet_block: pl.DataFrame
     duet: pl.DataFrame
     pilot: pl.DataFrame
+    rotation_block: pl.DataFrame
+    rotation: pl.DataFrame
     step: pl.DataFrame
     sample: pl.DataFrame
     interval: pl.DataFrame
     histogram: pl.DataFrame
     mark: pl.DataFrame
     slice: pl.DataFrame
+    turn: pl.DataFrame
     ledger: pl.DataFrame
     step_counter: pl.DataFrame
     slice_counter: pl.DataFrame
@@ -145,7 +149,13 @@ class Campaign:
 
     def list_attempts(self, design: str) -> pl.DataFrame:
         """Return the attempts at blocks of a design."""
-        return self.duet_block if Design(design).is_paired else self.block
+        of_design = {Design.SOLO: self.block, Design.DUET: self.duet_block}
+        return of_design.get(Design(design), self.rotation_block)
+
+    @property
+    def every_block(self) -> pl.DataFrame:
+        """The attempts at blocks of all designs."""
+        return pl.concat([self.list_attempts(design) for design in Design])
 
     def part(self, start: tuple[int | None, str | None]) -> "Campaign":
         """Return the campaign reduced to the solo trials of one of :attr:`starts`."""
@@ -162,7 +172,7 @@ class Campaign:
     @property
     def trials(self) -> pl.DataFrame:
         """The trials of all designs, the pilot's included."""
-        return pl.concat([self.trial, self.duet, self.pilot])
+        return pl.concat([self.trial, self.duet, self.pilot, self.rotation])
 
     @property
     def good(self) -> pl.DataFrame:
@@ -290,8 +300,10 @@ def read_results(directory: Path, *, series: bool = True) -> Campaign:
         results.close()
     tables = results_consistency.check_tables(directory, facts, experiment, tables)
     every_trial, every_block = tables.pop("trial"), tables.pop("block")
-    block, duet_block = (every_block.filter(design=design) for design in Design)
-    trial, duet, pilot = (every_trial.filter(design=design) for design in (*Design, "pilot"))
+    block, duet_block, rotation_block = (every_block.filter(design=design) for design in Design)
+    trial, duet, rotation, pilot = (
+        every_trial.filter(design=design) for design in (*Design, "pilot")
+    )
     if facts.replay is not None:
         trial = _hide_unkept_idle(trial, facts.replay)
     return Campaign(
@@ -303,6 +315,8 @@ def read_results(directory: Path, *, series: bool = True) -> Campaign:
         trial=trial.with_columns(_find_counted(trial, block)),
         duet=duet.with_columns(_find_counted(duet, duet_block)),
         pilot=pilot.with_columns(counted=pl.lit(False)),
+        rotation_block=rotation_block,
+        rotation=rotation.with_columns(_find_counted(rotation, rotation_block)),
         **tables,
     )
 

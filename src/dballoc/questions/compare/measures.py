@@ -43,11 +43,15 @@ class Measure:
     condition: str = ""
     question: Question | None = None
     error: float = 0.0
-    design: Design = Design.SOLO
+    designs: tuple[Design, ...] = (Design.SOLO,)
     shown_in: str = ""
     logarithmic: bool = False
     host: bool = False
     replay: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False)
+
+    def choose_design(self, designs: Collection[str]) -> Design | None:
+        """Return the design that judges it in campaigns of these; None if none of them does."""
+        return next((design for design in self.designs if design in designs), None)
 
     @property
     def scale(self) -> float:
@@ -79,7 +83,7 @@ def list_measures(*, is_replay: bool = False) -> dict[str, Measure]:
                 "short": described["label" if is_replay else "short"],
                 "step": tuple(entry.get("step", ())),
                 "question": described.get("question") or None,
-                "design": Design(described.get("design", Design.SOLO)),
+                "designs": tuple(map(Design, described.get("designs", [Design.SOLO]))),
             }
         )
     return measures
@@ -101,7 +105,7 @@ JUDGED = tuple(
 
 def list_judged(designs: Collection[str]) -> list[str]:
     """Return the names of the measures that have verdicts in campaigns of these designs."""
-    return [m.name for m in JUDGED if m.design in designs]
+    return [m.name for m in JUDGED if m.choose_design(designs)]
 
 
 # The sections of the report that show levels: their titles, by the groups of measures.
@@ -135,7 +139,7 @@ class Metric:
     @property
     def question(self) -> Question | None:
         """Which question it answers; None for one that is descriptive."""
-        return self.measure.question if self.design is self.measure.design else None
+        return self.measure.question if self.design in self.measure.designs else None
 
     @property
     def title(self) -> str:

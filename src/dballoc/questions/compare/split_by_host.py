@@ -82,6 +82,8 @@ def _select_blocks(campaign: Campaign, placed: pl.DataFrame, environment: Enviro
         block=of_counted(campaign.block, campaign.trial, Design.SOLO),
         duet=of_design(campaign.duet, Design.DUET),
         duet_block=of_counted(campaign.duet_block, campaign.duet, Design.DUET),
+        rotation=of_design(campaign.rotation, Design.TURNS),
+        rotation_block=of_counted(campaign.rotation_block, campaign.rotation, Design.TURNS),
     )
 
 
@@ -131,7 +133,8 @@ def count_lost_hosts(campaign: Campaign) -> list[LostHosts]:
 
     Given all losses, a variant's number of them is binomial with its share of the trials, if
     losses do not depend on variants; the variants share :data:`ERROR` evenly (Bonferroni). In a
-    duet, whose two servers are lost together, the partner counts, as the baseline is in all.
+    duet, whose two servers are lost together, the partner counts, as the baseline is in all. Turns,
+    whose servers are lost all together, tell nothing.
     """
     trials = pl.concat([campaign.trial, campaign.duet], how="diagonal").filter(
         (pl.col("design") == Design.SOLO) | (pl.col("role") != "A1")

@@ -7,10 +7,19 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from dballoc.experiment.designs import Design
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.measures import IDLE, Metric
 from dballoc.questions.statistics.duet_estimates import Estimate, Piece, compute_block_log
 from dballoc.questions.statistics.ratio_interval import Ratio, compute_ratio
+
+_BLOCK_LOGS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "block": pl.Int64,
+    "variant": pl.String,
+    "role": pl.String,
+    "workload": pl.String,
+    "log": pl.Float64,
+}
 
 
 def read_declared_estimate(campaign: Campaign) -> Estimate:
@@ -35,14 +44,39 @@ def compute_block_logs(
         value = compute_block_log(estimate, duet.baseline, duet.partner)
         if value is not None:
             block_rows.append((block, duet.variant, duet.role, name, value))
-    schema: dict[str, pl.DataType | type[pl.DataType]] = {
-        "block": pl.Int64,
-        "variant": pl.String,
-        "role": pl.String,
-        "workload": pl.String,
-        "log": pl.Float64,
-    }
-    return pl.DataFrame(block_rows, schema=schema, orient="row").sort(
+    return pl.DataFrame(block_rows, schema=_BLOCK_LOGS, orient="row").sort(
+        "workload", "block", "variant", "role"
+    )
+
+
+def compute_turn_logs(campaign: Campaign, workload: str | None = None) -> pl.DataFrame:
+    """Return one row a block and server that took turns: block, variant, role ("A2" for the
+    baseline's second), workload, ``log``: ln of its throughput ÷ the baseline's, which is the mean
+    of the baseline's servers in its rotation, of A2 that of A1. Only servers that ended well count,
+    in the attempt that counts.
+    """
+    turns = campaign.turn if workload is None else campaign.turn.filter(workload=workload)
+    good = campaign.rotation.filter("counted", outcome="ok")
+    rates = (
+        turns.join(good.select("trial", "block", "position", "variant", "role"), on="trial")
+        .group_by("block", "position", "workload", "variant", "role")
+        .agg(rate=pl.col("transactions").sum() / pl.col("seconds").sum())
+        .filter(pl.col("rate") > 0)
+        .with_columns(log=pl.col("rate").log())
+    )
+    block_rows = []
+    for (block, _, name), rotation in rates.group_by("block", "position", "workload"):
+        logs = {(v, role): log for v, role, log in rotation.select("variant", "role", "log").rows()}
+        of_baseline = {role: log for (_, role), log in logs.items() if role != "V"}
+        if "A1" not in of_baseline:
+            continue
+        mean = math.fsum(of_baseline.values()) / len(of_baseline)
+        block_rows += [
+            (block, v, role, name, log - (mean if role == "V" else of_baseline["A1"]))
+            for (v, role), log in logs.items()
+            if role != "A1"
+        ]
+    return pl.DataFrame(block_rows, schema=_BLOCK_LOGS, orient="row").sort(
         "workload", "block", "variant", "role"
     )
 
@@ -167,8 +201,11 @@ def read_values(campaign: Campaign, metric: Metric) -> Values:
     highest of both.
     """
     measure = metric.measure
-    if metric.design.is_paired:
-        return collect_duet_values(campaign, compute_block_logs(campaign, workload=metric.workload))
+    if metric.design is Design.TURNS:
+        return collect_paired_values(campaign, compute_turn_logs(campaign, metric.workload))
+    if metric.design is Design.DUET:
+        rows = compute_block_logs(campaign, workload=metric.workload)
+        return collect_paired_values(campaign, rows)
     if metric.workload is None:
         rows = campaign.good
         if measure.name == IDLE.name and campaign.experiment.levels == "fresh":
@@ -193,10 +230,8 @@ def collect_values(campaign: Campaign, rows: pl.DataFrame, column: str) -> Value
     return Values(logs=logs, baseline=campaign.experiment.baseline, roles=campaign.baseline_roles)
 
 
-def collect_duet_values(campaign: Campaign, rows: pl.DataFrame) -> Values:
-    """Collect values from the rows of
-    :func:`dballoc.questions.compare.values.compute_block_logs`.
-    """
+def collect_paired_values(campaign: Campaign, rows: pl.DataFrame) -> Values:
+    """Collect values from the rows of :func:`compute_block_logs` or :func:`compute_turn_logs`."""
     baseline = campaign.experiment.baseline
     logs: dict[str, dict[tuple[int, str], float]] = {
         baseline: {(block, "A1"): 0.0 for block in rows["block"]}

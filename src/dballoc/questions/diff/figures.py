@@ -272,7 +272,7 @@ def _list_metrics_of(measure: Measure, first: Campaign, pairing: Comparability) 
         lacking = pairing.no_idle if is_idle else pairing.no_memory
         measured = first.experiment.time.idle if is_idle else True
         return [Metric(measure=measure)] if measured and not lacking else []
-    if measure.design is Design.DUET and not pairing.no_duet:
+    if Design.DUET in measure.designs and not pairing.no_duet:
         threads = first.facts.duet.threads
         return [
             Metric(measure=measure, workload=workload, threads=threads, design=Design.DUET)

@@ -117,7 +117,7 @@ def _describe_levels(comparisons: Comparisons) -> list[str]:
     if not procedures:
         return []
     notes = [Design(design).traits.gives for design in procedures]
-    levels = listing([words for d, p in procedures.items() for words in _list_levels(p, d)])
+    levels = listing([words for d in procedures for words in _list_levels(procedures, d)])
     family = max(procedure.family for procedure in procedures.values())
     together = f"all {family} together" if family > 1 else "the one comparison"
     notes.append(
@@ -143,17 +143,17 @@ def describe_bounds(procedures: Mapping[str, Procedure]) -> str:
     )
 
 
-def describe_levels(procedure: Procedure, design: str) -> str:
+def describe_levels(procedures: Mapping[str, Procedure], design: str) -> str:
     """Return the level of a design's intervals, or that of each of its measures."""
-    return listing(_list_levels(procedure, design))
+    return listing(_list_levels(procedures, design))
 
 
-def _list_levels(procedure: Procedure, design: str) -> list[str]:
-    levels = procedure.levels
+def _list_levels(procedures: Mapping[str, Procedure], design: str) -> list[str]:
+    levels = procedures[design].levels
     return [
         f"{percent(levels[measure.name], 2)} ({measure.short})"
         for measure in JUDGED
-        if measure.design == design and measure.name in levels
+        if measure.choose_design(procedures) == design and measure.name in levels
     ]
 
 

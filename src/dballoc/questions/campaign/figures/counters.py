@@ -11,7 +11,7 @@ from dballoc.experiment.designs import Design
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.values import (
     Values,
-    collect_duet_values,
+    collect_paired_values,
     collect_values,
     compare,
     compute_block_logs,
@@ -85,7 +85,7 @@ def _count_duets(campaign: Campaign) -> Iterator[tuple]:
         logs = compute_block_logs(replace(campaign, slice=slices), "paired", "count")
         means = dict(_average_by_variant(slices.join(good.select("trial", "variant"), on="trial")))
         for workload in campaign.experiment.workloads:
-            values = collect_duet_values(campaign, logs.filter(workload=workload))
+            values = collect_paired_values(campaign, logs.filter(workload=workload))
             for name in campaign.names:
                 if (mean := means.get((workload, name))) is not None:
                     ratio = _compare_with_baseline(values, name)

@@ -99,7 +99,7 @@ def _describe_error(procedures: dict[str, Procedure]) -> str:
         f"{design} blocks are judged after {listing([str(look) for look in p.looks])}"
         f"{_describe_budget_looks(p)} and, if the campaign is extended, after "
         f"{listing([str(look) for look in p.extensions])}; the intervals here are at "
-        f"{describe_levels(p, design)}"
+        f"{describe_levels(procedures, design)}"
         for design, p in procedures.items()
     ]
     return (
@@ -209,9 +209,30 @@ def _find_discard(campaign: Campaign) -> float:
     return USUAL_DISCARD if discard is None else discard
 
 
+def _describe_turns(campaign: Campaign, procedure: Procedure) -> str:
+    e, facts = campaign.experiment, campaign.facts.turns
+    alive = (
+        "each variant's server and a baseline's are alive at once, and the baseline's with another "
+        "of its own"
+        if facts.in_pairs
+        else "the servers of all variants are alive at once, and a second one of the baseline"
+    )
+    return (
+        f"Turns, {count(procedure.looks[-1], 'block')} planned. In a block {alive}, each on data "
+        f"of its own, with {count(max(e.threads), 'client')}. One server at a time has the whole "
+        f"machine, for {format_duration(facts.seconds)}; the others and their clients are stopped "
+        f"(SIGSTOP). The first {format_duration(facts.discard)} of a turn do not count. In every "
+        "round each server has a turn, in an order drawn anew. Transactions are counted as they "
+        "end, by the clients. Estimate: per block d = ln(variant's transactions per second of its "
+        "turns) − mean of the baseline's; the ratio is exp(mean d), its interval Student's t on "
+        "the d of the blocks."
+    )
+
+
 _DESIGNS = {
     Design.SOLO: _describe_solo,
     Design.DUET: _describe_duet,
+    Design.TURNS: _describe_turns,
 }
 
 

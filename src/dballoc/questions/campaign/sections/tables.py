@@ -51,7 +51,8 @@ def tabulate_verdicts(comparisons: Comparisons, levels: str = "") -> Table:
         columns, *rows = map(list, zip(columns, *rows, strict=True))
         columns[0] = "metric"
     levels = levels or " and ".join(
-        f"{describe_levels(p, design)} ({design})" for design, p in comparisons.procedures.items()
+        f"{describe_levels(comparisons.procedures, design)} ({design})"
+        for design in comparisons.procedures
     )
     caption = f"Ratios to {baseline} with intervals at {levels}."
     if comparisons.descriptive:
@@ -399,7 +400,7 @@ _BLOCKS = (
 def tabulate_blocks(campaign: Campaign) -> Table:
     """Return what the noise guard saw."""
     last = pl.col("attempt") == pl.col("attempt").max().over("design", "block")
-    attempts = pl.concat([campaign.block, campaign.duet_block]).with_columns(counts=last)
+    attempts = campaign.every_block.with_columns(counts=last)
     noise = campaign.experiment.noise
     caption = (
         f"Disturbed: steal above {percent(noise.steal)}, CPU used by others above "

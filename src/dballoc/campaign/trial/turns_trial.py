@@ -1,0 +1,287 @@
+"""One rotation of turns: several servers alive at once, each with its clients. One at a time has
+the whole machine; the others and their clients are stopped (SIGSTOP).
+
+A stopped server keeps its locks, its transactions and what it was about to answer, and goes on with
+them in its next turn, so a stop is no part of what it did. What its clock noticed meanwhile (a page
+cleaner or a timer that is due) happens at the begin of its turn, which does not count.
+"""
+
+import contextlib
+import math
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.campaign.observer import Tick
+from dballoc.campaign.trial.fault import Fault
+from dballoc.campaign.trial.host_thp import switch_thp
+from dballoc.campaign.trial.loaded_server import LoadedServer, ServerFailed, warm_up_by_sql
+from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
+from dballoc.experiment.model import TURN_DISCARD
+from dballoc.experiment.schedule import Rotation
+from dballoc.experiment.trial_steps import Step
+from dballoc.ground.files.output_directory import OutputDirectory
+from dballoc.load.transaction_counter import TransactionCounter
+from dballoc.servers.private.data_template import Template
+from dballoc.store.results import TrialRecord
+from dballoc.store.rows import TurnRow
+
+# Seconds between two looks at what runs, and how long clients may take until one has ended its
+# first transaction.
+_POLL = 0.05
+_FIRST_TRANSACTION = 60.0
+
+
+def run_trial(
+    context: TrialContext,
+    rotation: Rotation,
+    rounds: int,
+    templates: Mapping[str, Template],
+    directory: Path,
+) -> list[TrialRecord]:
+    """Run one rotation, of so many rounds of each workload, with its raw files in ``directory``;
+    returns a record of each member. ``templates``: by variant. Raises Interrupted if the user stops
+    dballoc; OSError if that disk is full.
+    """
+    trial = _RunningRotation(context, rotation, rounds, templates, directory)
+    try:
+        return trial.run()
+    finally:
+        for member in trial.members:
+            member.life.clean_up()
+
+
+class _Member(LoadedServer):
+    """A server of the rotation with its client. ``is_stopped``: whether both are."""
+
+    def __init__(self, life: ServerLife) -> None:
+        super().__init__(life)
+        self.counter: TransactionCounter | None = None
+        self.is_stopped = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a fault ended it."""
+        return self.life.record.trial.outcome == "fault"
+
+    @contextlib.contextmanager
+    def note_faults(self, when: str) -> Iterator[None]:
+        """Note a fault in this block as this server's, which runs on to be ended. Raises
+        ServerFailed then.
+        """
+        with super().note_faults(when):
+            try:
+                yield
+            except BaseException:
+                self.resume()
+                raise
+
+    def start_client(self, step: Step, seconds: float) -> None:
+        """Start the client of a step."""
+        assert step.threads
+        self.counter = TransactionCounter(step.threads)
+        self.client = self.life.start_client(
+            step, seconds, self.life.prepared.client_cpus, counter=self.counter
+        )
+
+    def end_client(self) -> None:
+        """Kill the client, and let the server go on."""
+        if self.client:
+            self.client.kill()
+            self.client = None
+        if self.counter:
+            self.counter.close()
+            self.counter = None
+        self.resume()
+
+    def read_total(self) -> int:
+        """Return how many transactions its client has ended."""
+        return self.counter.read_total() if self.counter else 0
+
+    def stop(self) -> None:
+        """Stop the server, then its client."""
+        self._send(signal.SIGSTOP)
+        self.is_stopped = True
+
+    def resume(self) -> None:
+        """Let both go on, if they are stopped."""
+        if self.is_stopped:
+            self._send(signal.SIGCONT)
+            self.is_stopped = False
+
+    def _send(self, number: signal.Signals) -> None:
+        self.life.running.child.send(number)
+        if self.client:
+            self.client.send(number)
+
+
+@dataclass
+class _RunningRotation:
+    """All servers of a rotation, and the turns that they take."""
+
+    context: TrialContext
+    rotation: Rotation
+    rounds: int
+    templates: Mapping[str, Template]
+    directory: Path
+
+    def __post_init__(self) -> None:
+        setting = self.context.setting
+        self.experiment = setting.experiment
+        assert setting.turns
+        names = [name for name, _ in self.rotation.servers]
+        self.shared_host = setting.turns.share(self.experiment, names)
+        self.members: list[_Member] = []
+        for number, (name, off) in enumerate(
+            zip(names, self.shared_host.switched_off, strict=True), 1
+        ):
+            raw = self.directory / f"{number:02}-{name}"
+            OutputDirectory.open(raw).close()
+            life = ServerLife(
+                self.context,
+                name,
+                self.templates[name],
+                raw,
+                cpus=setting.variants[name].server_cpus,
+                thp_disable=off,
+            )
+            self.members.append(_Member(life))
+
+    def run(self) -> list[TrialRecord]:
+        with contextlib.suppress(ServerFailed):
+            self._start_servers()
+            warm_up_by_sql(self.context, self.members)
+            for number, workload in enumerate(self.experiment.workloads, 1):
+                self._run_workload(number, workload)
+        for member in self._list_running():
+            with self._drop_after_fault(member, "its last sample"):
+                member.update_rss_peak()
+        for member in self._list_running():
+            with self._drop_after_fault(member, "its shutdown"):
+                member.life.ask_to_stop()
+        for member in self._list_running():
+            with self._drop_after_fault(member, "its shutdown"):
+                member.life.shut_down()
+        return [member.life.finish() for member in self.members]
+
+    def _list_running(self) -> list[_Member]:
+        return [member for member in self.members if not member.has_failed]
+
+    @contextlib.contextmanager
+    def _drop_after_fault(self, member: _Member, when: str) -> Iterator[None]:
+        """Go on without a server that has a fault in this block: what the others do in their turns
+        does not depend on it.
+        """
+        with contextlib.suppress(ServerFailed), member.note_faults(when):
+            yield
+        if member.has_failed:
+            member.end_client()
+
+    def _check_comparable(self) -> None:
+        """Raise ServerFailed unless the baseline's servers, and another one, are still there."""
+        running = self._list_running()
+        of_baseline = [m for m, (_, role) in self._pair_roles() if role != "V"]
+        if len(running) < 2 or any(member.has_failed for member in of_baseline):
+            raise ServerFailed
+
+    def _pair_roles(self) -> Iterator[tuple[_Member, tuple[str, str]]]:
+        return zip(self.members, self.rotation.servers, strict=True)
+
+    # -- before the turns -------------------------------------------------------------------------
+
+    def _start_servers(self) -> None:
+        """Start all servers at once. Raises ServerFailed if there is nothing left to compare."""
+        host_thp = switch_thp(self.context.custody, self.context.setting, self.shared_host.settings)
+        for member in self.members:
+            member.life.host_thp = host_thp
+            with self._drop_after_fault(member, "its start"):
+                member.life.start()
+        for member in self._list_running():
+            with self._drop_after_fault(member, "its start"):
+                member.life.wait_until_ready()
+        self._check_comparable()
+
+    def _start_clients(self, step: Step, seconds: float) -> None:
+        """Start the clients of all servers, each of which stops when its client has ended its first
+        transaction: then all its threads are connected.
+        """
+        for member in self._list_running():
+            with self._drop_after_fault(member, step.title):
+                member.start_client(step, seconds)
+                self._wait_for_transaction(step, member)
+                member.stop()
+
+    def _wait_for_transaction(self, step: Step, member: _Member) -> None:
+        began = time.monotonic()
+        while not member.read_total():
+            member.check(step.title)
+            elapsed = time.monotonic() - began
+            if elapsed > _FIRST_TRANSACTION:
+                raise Fault("client", f"{step.title}: no transaction has ended in {elapsed:.0f} s")
+            time.sleep(_POLL)
+
+    # -- the turns --------------------------------------------------------------------------------
+
+    def _run_workload(self, number: int, workload: str) -> None:
+        length = self.experiment.turns.length
+        warm_rounds = math.ceil(self.experiment.turns_warmup / length)
+        step = Step(
+            number=number,
+            kind="turns",
+            seconds=(warm_rounds + self.rounds) * length * len(self.members),
+            workload=workload,
+            threads=max(self.experiment.threads),
+        )
+        self.context.observer.step_started(step)
+        began = time.monotonic()
+        try:
+            # We end the clients: they get twice the time and a minute, in case the machine is slow.
+            self._start_clients(step, 2 * step.seconds + 60)
+            for round_number in range(-warm_rounds, self.rounds):
+                self._check_comparable()
+                for place, index in enumerate(self.rotation.order_round(round_number)):
+                    member = self.members[index]
+                    if not member.has_failed:
+                        with self._drop_after_fault(member, step.title):
+                            row = self._take_turn(step, member, round_number, place)
+                            self._show(step, member, row, time.monotonic() - began)
+        finally:
+            for member in self.members:
+                member.end_client()
+        for member in self.members:
+            member.life.record.trial.seconds_planned += step.seconds / len(self.members)
+
+    def _take_turn(self, step: Step, member: _Member, number: int, place: int) -> TurnRow:
+        """Let a server have the machine for a turn; rounds below 0 only warm up. Returns what it
+        did. Raises Fault.
+        """
+        assert step.workload
+        member.resume()
+        began = time.monotonic()
+        self._wait_until(step, member, began + TURN_DISCARD)
+        first, counted_from = member.read_total(), time.monotonic()
+        self._wait_until(step, member, counted_from + self.experiment.turns.length - TURN_DISCARD)
+        last, ended = member.read_total(), time.monotonic()
+        member.stop()
+        row = TurnRow(
+            workload=step.workload,
+            round=number,
+            place=place,
+            t=counted_from - member.life.t0,
+            seconds=ended - counted_from,
+            transactions=last - first,
+        )
+        if number >= 0:
+            member.life.record.rows.append(row)
+        return row
+
+    def _wait_until(self, step: Step, member: _Member, moment: float) -> None:
+        while (remaining := moment - time.monotonic()) > 0:
+            time.sleep(min(remaining, 4 * _POLL))
+        member.check(step.title)
+
+    def _show(self, step: Step, member: _Member, row: TurnRow, elapsed: float) -> None:
+        rss = member.life.mark.rss if member.life.mark else 0
+        self.context.observer.tick(Tick(rss, elapsed, row.transactions / row.seconds))
