@@ -182,7 +182,7 @@ def planned_trials(
     if model.design != "solo":
         # always beside the host's madvise cannot be had at once.
         playable = {
-            v.name for v in model.variant if thp.combine_modes(None, v.thp, thp.read_mode())
+            v.name for v in model.variant if thp.combine_modes([None, v.thp], thp.read_mode())
         }
         duets = [
             p

@@ -35,5 +35,5 @@ def make_metric(key: str, threads: int | None = None, *, is_replay: bool = False
     name, _, workload = key.partition(":")
     measure = list_measures(is_replay=is_replay)[name]
     return Metric(
-        measure=measure, workload=workload or None, threads=threads, design=measure.design
+        measure=measure, workload=workload or None, threads=threads, design=measure.designs[-1]
     )

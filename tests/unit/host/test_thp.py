@@ -213,7 +213,7 @@ def test_the_widest_is_the_hosts_and_prctl_narrows(
     host_mode: str | None,
     expected: tuple[str | None, bool, bool] | None,
 ) -> None:
-    assert combine_modes(first, second, host_mode) == expected
+    assert combine_modes([first, second], host_mode) == expected
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_the_widest_is_the_hosts_and_prctl_narrows(
 def test_two_servers_at_once_share_the_host(
     first: dict[str, object], second: dict[str, object], expected: dict[str, str] | str
 ) -> None:
-    together = share_host(variant(**first), variant(**second), "madvise")
+    together = share_host([variant(**first), variant(**second)], "madvise")
     if isinstance(expected, str):
         assert isinstance(together, str)
         assert expected in together
@@ -265,7 +265,7 @@ VARIANTS = st.builds(
 def test_any_variant_runs_beside_itself_as_it_does_alone(
     each: Variant, host_mode: str | None
 ) -> None:
-    together = share_host(each, each, host_mode)
+    together = share_host([each, each], host_mode)
     assert not isinstance(together, str)
     assert dict(together.settings) == each.host_settings
     assert together.switched_off == (False, False)

@@ -7,6 +7,7 @@ from pydantic import Field
 from dballoc.campaign.elsewhere.client.load_messages import HostRequest
 from dballoc.campaign.elsewhere.client.remote_load import ClientPlace
 from dballoc.campaign.trial.duet_trial import Slices
+from dballoc.campaign.trial.turns_trial import Rounds
 from dballoc.experiment import secret_names
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
@@ -22,10 +23,11 @@ _Seconds = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class BlockRequest(HostRequest):
-    """One attempt at one block. ``slices``: those of a duet, chosen by the driver; ``variants``:
-    those columns of each variant that must be the same on the host; ``sysbench``: the version of
-    the driver's, which must be that of all hosts; ``earlier_probes``: seconds of the fixed probe in
-    the blocks that ran there before; ``client``: where the load comes from, None for the same host;
+    """One attempt at one block. ``slices``: those of a duet, ``rounds``: those of turns, chosen by
+    the driver; ``variants``: those columns of each variant that must be the same on the host;
+    ``sysbench``: the version of the driver's, which must be that of all hosts; ``earlier_probes``:
+    seconds of the fixed probe in the blocks that ran there before; ``client``: where the load comes
+    from, None for the same host;
     ``fetched``: what the driver has fetched for it
     (:mod:`dballoc.campaign.elsewhere.fetch_like_driver`).
     """
@@ -36,6 +38,7 @@ class BlockRequest(HostRequest):
     block: Annotated[int, Field(ge=1, le=10**9)]
     attempt: _Count
     slices: Slices | None = None
+    rounds: Rounds | None = None
     variants: dict[_Text, dict[_Text, _Text | None]]
     sysbench: _Text
     earlier_probes: Annotated[list[_Seconds], Field(max_length=100_000, default_factory=list)]

@@ -180,10 +180,9 @@ def _run_trials(
         session = replace(session, client_host=loads)
     sent = _SentTrials(stream, out / TRIALS)
     blocks: Blocks[Any, Any] = WAYS[request.design].make_blocks(session, sent, templates, 0.0)
-    if request.slices:
-        blocks.slices = request.slices
-    elif request.design.is_paired:
-        raise UsageError(f"no {request.design} on this host: no slices are chosen")
+    blocks.slices, blocks.rounds = request.slices, request.rounds
+    if request.design.is_paired and not (request.slices or request.rounds):
+        raise UsageError(f"no {request.design} on this host: no slices or rounds are chosen")
     meter = BlockNoiseMeter()
     for trial in blocks.list_trials(request.block, request.attempt):
         stream.send(TrialStarted(position=trial.position))

@@ -13,6 +13,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
 
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.trial.fault import Fault
@@ -32,6 +35,16 @@ from dballoc.store.rows import TurnRow
 # first transaction.
 _POLL = 0.05
 _FIRST_TRANSACTION = 60.0
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The rounds of each workload: ``number`` in a block, of all servers or ``in_pairs``."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    number: Annotated[int, Field(ge=1, le=10**9)]
+    in_pairs: bool
 
 
 def run_trial(

@@ -10,6 +10,7 @@ from pathlib import Path
 from dballoc.campaign.interruptible_session import Session
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.trial import turns_trial
+from dballoc.campaign.trial.turns_trial import Rounds
 from dballoc.campaign.ways.solo import (
     PER_BLOCK,
     PER_LOAD,
@@ -78,6 +79,8 @@ def _estimate_costs(setting: PreparedCampaign) -> tuple[float, float]:
 class TurnsBlocks(ServerBlocks[Rotation]):
     """Runs the rotations of turns' blocks. Raises UsageError where this machine runs none."""
 
+    rounds: Rounds
+
     def __init__(
         self,
         session: Session[PreparedCampaign],
@@ -88,18 +91,18 @@ class TurnsBlocks(ServerBlocks[Rotation]):
         super().__init__(session, store, templates, planned_seconds)
         if session.setting.turns is None:
             raise UsageError(f"no turns on this host: {session.setting.no_turns}")
-        self._turns = session.setting.turns
-        self.rounds = session.setting.experiment.turns.rounds or count_usual_rounds(session.setting)
+        number = session.setting.experiment.turns.rounds or count_usual_rounds(session.setting)
+        self.rounds = Rounds(number, session.setting.turns.in_pairs)
         self._overheads: list[float] = []
 
     def settle(self, results: Results, *, runs_here: bool) -> None:
         """Go on as the campaign began, in pairs or not."""
-        self._turns = replace(self._turns, in_pairs=results.facts().turns.in_pairs)
+        self.rounds = replace(self.rounds, in_pairs=results.facts().turns.in_pairs)
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Rotation]:
         """Return the rotations of a block in their order."""
         return schedule.order_rotations(
-            self._setting.experiment, number, attempt, in_pairs=self._turns.in_pairs
+            self._setting.experiment, number, attempt, in_pairs=self.rounds.in_pairs
         )
 
     def measure(self, rotation: Rotation, directory: Path) -> Sequence[TrialRecord]:
@@ -107,11 +110,11 @@ class TurnsBlocks(ServerBlocks[Rotation]):
         began = time.monotonic()
         templates = {name: self._find_template(name) for name, _ in rotation.servers}
         records = turns_trial.run_trial(
-            self._session.trial_context, rotation, self.rounds, templates, directory
+            self._session.trial_context, rotation, self.rounds.number, templates, directory
         )
         experiment = self._setting.experiment
         load = len(rotation.members) * len(experiment.workloads) * experiment.turns.length
-        self._overheads.append(time.monotonic() - began - self.rounds * load)
+        self._overheads.append(time.monotonic() - began - self.rounds.number * load)
         return records
 
     def fit_block(self, seconds: float) -> float | None:
@@ -124,8 +127,9 @@ class TurnsBlocks(ServerBlocks[Rotation]):
         if len(self._overheads) > 1:  # the first one alone copies the data
             rotations = len(self.list_trials(1, 0))
             overhead = PER_BLOCK + rotations * statistics.median(self._overheads[1:])
-        self.rounds = max(LEAST_ROUNDS, int((seconds - overhead) / a_round))
-        self.planned_seconds = overhead + self.rounds * a_round
+        number = max(LEAST_ROUNDS, int((seconds - overhead) / a_round))
+        self.rounds = replace(self.rounds, number=number)
+        self.planned_seconds = overhead + number * a_round
         return self.planned_seconds
 
 

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from dballoc.campaign.interruptible_session import PreparedT, Session
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.trial.duet_trial import Slices
+from dballoc.campaign.trial.turns_trial import Rounds
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing, Rotation, Slot
 from dballoc.ground.errors import UsageError
@@ -74,11 +75,12 @@ class DurationEstimate:
 
 class Blocks(ABC, Generic[PreparedT, TrialT]):
     """The blocks of a way in a campaign. ``store``: where finished trials go; ``planned_seconds``:
-    what a block is expected to take; ``slices``: those of its trials, None in a way that has none;
-    ``interruptible``: whether Ctrl-C interrupts a trial, which never looks for one.
+    what a block is expected to take; ``slices``, ``rounds``: those of its trials, None in a way
+    that has none; ``interruptible``: whether Ctrl-C interrupts a trial, which never looks for one.
     """
 
     slices: Slices | None = None
+    rounds: Rounds | None = None
     interruptible = False
 
     def __init__(

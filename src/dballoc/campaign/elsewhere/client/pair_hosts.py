@@ -37,14 +37,15 @@ def describe_lack(hosts: Sequence[Host]) -> str | None:
 
 
 def fit_setting(setting: PreparedCampaign) -> PreparedCampaign:
-    """Return the setting for clients on hosts of their own: without a duet. Raises UsageError if
-    the experiment asks for what can only be loaded from the server's host.
+    """Return the setting for clients on hosts of their own: solo alone. Raises UsageError if the
+    experiment asks for what can only be loaded from the server's host.
     """
     experiment = setting.experiment
-    why = "two servers at once would share one client host and its network"
-    if experiment.design is not None and Design.DUET in experiment.designs:
+    why = "servers at once would share one client host and its network"
+    if experiment.design is not None and experiment.designs != (Design.SOLO,):
         raise UsageError(
-            f"--ray: no duet with clients on another host: {why}; use --design solo, {_REMEDY}"
+            f"--ray: no duets and turns with clients on another host: {why}; use --design solo, "
+            f"{_REMEDY}"
         )
     if experiment.profile:
         raise UsageError(f"--ray: no profile with clients on another host; leave it out, {_REMEDY}")
@@ -55,9 +56,14 @@ def fit_setting(setting: PreparedCampaign) -> PreparedCampaign:
                 f"--ray: workload {name!r} cannot come from another host, as it runs more than "
                 f"sysbench; leave it out, {_REMEDY}"
             )
-    if setting.duet is None:
-        return setting
-    return replace(setting, duet=None, no_duet=f"clients are on another host, and {why}")
+    apart = f"clients are on another host, and {why}"
+    return replace(
+        setting,
+        duet=None,
+        no_duet=apart if setting.duet else setting.no_duet,
+        turns=None,
+        no_turns=apart if setting.turns else setting.no_turns,
+    )
 
 
 def make_client_place(pair: HostPair) -> ClientPlace | None:

@@ -317,6 +317,7 @@ class DriverLoop:
             block=key.block,
             attempt=key.attempt,
             slices=self._campaign.blocks[key.design].slices,
+            rounds=self._campaign.blocks[key.design].rounds,
             variants={
                 name: select_common_columns(variant.make_row())
                 for name, variant in setting.variants.items()
