@@ -30,6 +30,8 @@ MOST_NOTICES = 1000
 # Seconds of the fixed probe, which takes a hundredth; later blocks are told those of earlier ones.
 LONGEST_PROBE = 3600.0
 _MOST_ROWS = 1_000_000
+# One of each server; an experiment has a thousand variants at most.
+_MOST_RECORDS = 1001
 # No part begins with a dot, so none leads out of the trial's directory.
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._+=@:-]{0,120}"
 _FILE_NAME = re.compile(rf"{_PART}(/{_PART}){{0,3}}")
@@ -72,15 +74,15 @@ class FilePiece(HostMessage):
 
 
 class TrialFinished(HostMessage):
-    """A trial's rows: one record, or a duet's two, the baseline's first. ``settled_otherwise``: as
-    :class:`dballoc.store.results.TrialRecord` has it.
+    """A trial's rows: a record of each of its servers, the baseline's first.
+    ``settled_otherwise``: as :class:`dballoc.store.results.TrialRecord` has it.
     """
 
     kind: Literal["trial"] = "trial"
     position: _Position
     records: Annotated[
         list[dict[str, Annotated[list[_Row], Field(max_length=_MOST_ROWS)]]],
-        Field(min_length=1, max_length=2),
+        Field(min_length=1, max_length=_MOST_RECORDS),
     ]
     settled_otherwise: Annotated[
         dict[_Variable, _Variable], Field(max_length=100, default_factory=dict)
