@@ -199,13 +199,13 @@ def build(out: Path, name: str) -> str:
     return str(library)
 
 
-def spinning(name: str, library: str, rounds: int) -> dict[str, Any]:
-    """A variant of glibc that spins so many rounds in each malloc."""
+def spinning(name: str, library: str, rounds: int, **more: str) -> dict[str, Any]:
+    """A variant of glibc that spins so many rounds in each malloc, with ``more`` environment."""
     return {
         "name": name,
         "allocator": "glibc",
         "preload": [library],
-        "env": {"DBALLOC_SPIN": str(rounds)},
+        "env": {"DBALLOC_SPIN": str(rounds), **more},
     }
 
 

@@ -1,11 +1,13 @@
 /* A test's preload: adds CPU to every malloc, and says at exit how much it added.
  *
- * DBALLOC_SPIN is the number of rounds of a loop that each call makes first. The effect on the CPU
+ * DBALLOC_SPIN is the number of rounds of a loop that each call makes first; with DBALLOC_SPIN_LOCK
+ * all threads make it one at a time, under one mutex. The effect on the CPU
  * of a transaction is known, so that tests can tell whether dballoc finds it. Every 1024th call
  * spins 16 times and times them, so that what the loop costs beside a server's own work is told,
  * not what it costs alone, and the clock's own cost is a small part of what it reads.
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,8 @@
 #define LONGEST_NS 100000
 
 static unsigned long rounds;
+static int locks;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_ullong spins, timed;
 static atomic_llong timed_ns;
 static _Thread_local unsigned int mine;
@@ -60,10 +64,14 @@ EXPORT void *malloc(size_t size)
             abort();
         *(void **)&real = found;
     }
+    if (locks)
+        pthread_mutex_lock(&lock);
     if (++mine % TIMED_EVERY == 0)
         timed_spins();
     else
         spin(rounds);
+    if (locks)
+        pthread_mutex_unlock(&lock);
     return real(size);
 }
 
@@ -71,6 +79,7 @@ __attribute__((constructor)) static void begin(void)
 {
     const char *text = getenv("DBALLOC_SPIN");
     rounds = text == NULL ? 0 : strtoul(text, NULL, 10);
+    locks = getenv("DBALLOC_SPIN_LOCK") != NULL;
 }
 
 __attribute__((destructor)) static void end(void)

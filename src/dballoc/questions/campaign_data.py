@@ -88,15 +88,14 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         "counters": counters.build_counter_table(campaign),
         "post": pl.DataFrame([vars(c) for c in compare_campaign_with_post(campaign)]),
     }
-    duets = (
-        {"duet": values.compute_block_logs(campaign)}
-        if Design.DUET in campaign.facts.designs
-        else {}
-    )
+    paired = {}
+    if Design.DUET in campaign.facts.designs:
+        paired["duet"] = values.compute_block_logs(campaign)
+    if Design.TURNS in campaign.facts.designs:
+        paired |= {"turns": campaign.turn, "turn-blocks": values.compute_turn_logs(campaign)}
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
         "slices": campaign.slice,
-        "turns": campaign.turn,
         "levels": level_curves.average_levels(campaign),
         "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
         "memory": trial_tables.build_memory_table(campaign),
@@ -108,7 +107,7 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         "faults": campaign.trials.filter(outcome="fault").select(_FAULT),
         "blocks": campaign.every_block,
         "variants": campaign.variant,
-        **duets,
+        **paired,
         **{name: table for name, table in others.items() if table.height},
     }
 

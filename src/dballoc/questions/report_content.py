@@ -49,6 +49,7 @@ from dballoc.questions.campaign.sections import (
     scaled_down,
     shared_sections,
     tables,
+    turns,
     workload_groups,
 )
 from dballoc.questions.campaign.sections.shared_sections import (
@@ -217,6 +218,9 @@ def _make_sections(
         _make_verdicts_section(comparisons, variants, few),
         duet.make_duet_section(campaign, comparisons, variants, few)
         if Design.DUET in campaign.facts.designs
+        else None,
+        turns.make_turns_section(campaign, comparisons, variants, few)
+        if Design.TURNS in campaign.facts.designs
         else None,
         *(_make_solo_sections(campaign, variants, few) if solo else []),
         counters.make_counter_section(campaign),

@@ -5,24 +5,16 @@ import math
 import polars as pl
 
 from dballoc.document.charts import (
-    Rows,
     Variants,
-    draw,
-    draw_points,
-    is_valid,
-    make_axis,
-    make_chart,
-    make_names_axis,
-    make_tips,
-    span,
 )
-from dballoc.document.model import Figure, Section, Table
+from dballoc.document.model import Section, Table
 from dballoc.experiment.designs import Design
 from dballoc.ground.numbers import NOTHING, count, number, percent
+from dballoc.questions.campaign.sections.block_ratios import draw_block_ratios
 from dballoc.questions.compare import values
 from dballoc.questions.compare.baseline_comparison import Comparisons
 from dballoc.questions.compare.campaign_tables import Campaign
-from dballoc.questions.compare.ratio_charts import draw_ratio_frame
+from dballoc.questions.compare.measures import CPU, Metric
 from dballoc.questions.compare.ratios_as_text import format_ratio
 from dballoc.questions.statistics.ratio_interval import compute_ratio
 from dballoc.store.facts import DuetFacts
@@ -39,7 +31,14 @@ def make_duet_section(
     )
     pictured = campaign.experiment.workloads if each else []
     figures = [
-        draw_duet_blocks(block_logs, w, campaign.names, variants, confidence) for w in pictured
+        draw_block_ratios(
+            block_logs,
+            Metric(measure=CPU, workload=w, design=Design.DUET),
+            campaign.names,
+            variants,
+            confidence,
+        )
+        for w in pictured
     ]
     tables = [
         _tabulate_costs(campaign, block_logs),
@@ -204,79 +203,3 @@ def _tabulate_pilot(facts: DuetFacts) -> Table:
         "last column is what swapping removes."
     )
     return Table(title="What the pilot found", columns=columns, rows=rows, caption=caption)
-
-
-_ROW = 44
-
-
-def draw_duet_blocks(
-    block_logs: pl.DataFrame, workload: str, names: list[str], variants: Variants, confidence: float
-) -> Figure:
-    """Draw CPU per transaction, variant ÷ baseline, block by block, from
-    :func:`dballoc.questions.compare.values.compute_block_logs`.
-    """
-    rows = _make_rows(block_logs.filter(workload=workload), names, confidence)
-    order = list(dict.fromkeys(row["row"] for row in rows))
-    values = [row["value"] for row in rows if "value" in row]
-    low, high = min([0.98, *values]), max([1.02, *values])
-    scale = {"domain": [low * 0.997, high * 1.003], "nice": False, "zero": False}
-    title = f"CPU per transaction, ratio to {names[0]}"
-    x = make_axis("value", title, scale, tickCount=6, format=".3~f")
-    bare = {"type": "quantitative", "scale": scale}
-    y = make_names_axis("row", order)
-    tip = make_tips({"row": "variant", "words": "ratio"})
-    value = {"title": "ratio", "format": ".4f"}
-    color, points = variants.encode_color(None), variants.encode_points(None)
-    layers = [
-        *draw_ratio_frame(x=bare),
-        draw(
-            rows, "rule", is_valid("low"), strokeWidth=2.5, clip=True, **span("x", bare), y=y,
-            tooltip=tip, **color,
-        ),
-        draw_points(
-            rows, 60, is_valid("value"), filled=False, opacity=0.75, yOffset=11, x=x, y=y,
-            tooltip=make_tips({"row": "variant", "block:Q": "", "value:Q": value}), **points,
-        ),
-        draw_points(
-            rows, 120, is_valid("estimate"), x=bare | {"field": "estimate"}, y=y, tooltip=tip,
-            **points,
-        ),
-    ]  # fmt: skip
-    return Figure(
-        f"duet-{workload}",
-        f"CPU per transaction, block by block, {workload}",
-        _describe_points(confidence),
-        make_chart(_ROW * max(1, len(order)), layers),
-    )
-
-
-def _describe_points(confidence: float) -> str:
-    return (
-        f"Full points with intervals at {percent(confidence, 2)}; the open points under them are "
-        "the blocks that they come from; the band is ±1 %. Better is lower. The last row is the "
-        "baseline against itself."
-    )
-
-
-def _make_rows(block_logs: pl.DataFrame, names: list[str], confidence: float) -> Rows:
-    """Return a row for each variant's interval and for each of its blocks; the baseline last."""
-    rows: Rows = []
-    for name in [*names[1:], names[0]]:
-        variant_blocks = block_logs.filter(variant=name)
-        if not variant_blocks.height:
-            continue
-        label = f"{name}, A2 ÷ A1" if name == names[0] else name
-        logs = variant_blocks["log"].to_list()
-        r = compute_ratio(logs, confidence)
-        interval = {
-            "variant": name,
-            "row": label,
-            "words": format_ratio(r.estimate, r.low, r.high),
-            "estimate": r.estimate,
-        }
-        rows.append(interval | ({"low": r.low, "high": r.high} if r.interval else {}))
-        rows += [
-            {"variant": name, "row": label, "block": block, "value": math.exp(log)}
-            for block, log in variant_blocks.select("block", "log").iter_rows()
-        ]
-    return rows

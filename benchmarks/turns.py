@@ -1,0 +1,222 @@
+"""What turns resolve on this machine, and that how they are taken does not change the result.
+
+    python benchmarks/turns.py [--part ways|lengths|planted|collapse] [--blocks N] [--seeds N]
+                               [--minutes N] [--out DIR]
+
+ways      who is stopped while another has its turn: the server and its client, the server alone, or
+          the client alone, whose server finishes what it has begun. Each: N blocks
+lengths   turns of 0.1 to 2 s, N blocks each, with mallocs and planted losses: CPU burnt in each
+          malloc (2 and 5 %), and the same under a lock that all threads share (5 %)
+planted   for each seed a campaign of so many minutes: glibc, itself as a variant, and the lock that
+          costs 5 %: how often it is found, and how often a difference is seen that is not there
+collapse  one arena of glibc's for 256 clients, by turns and by solo starts, 10 blocks of each
+
+The planted loss is known: the preload says how long it spun, as a share of the turns' CPU time.
+Every campaign's directory is kept below DIR, and an interrupted run goes on where it stopped. The
+machine must be quiet. Needs cc.
+"""
+
+import argparse
+import math
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from campaigns import run
+from duet import SAID, build, spinning
+
+from dballoc.host.resources.cpus import list_available_cpus
+from dballoc.questions.compare.baseline_comparison import collect_logs, compare_with_baseline
+from dballoc.questions.compare.campaign_tables import Campaign
+from dballoc.questions.compare.measures import THROUGHPUT, Metric
+from dballoc.questions.compare.verdict import Verdict
+
+LENGTHS = ("100ms", "250ms", "500ms", "1s", "2s")
+USUAL = "250ms"
+# Rounds of the calibration, and what they are scaled to.
+SPIN = 1000
+LOSS = 0.05
+# How dballoc is run with another way to stop: what is sent to whom, in place of both.
+WAYS = {
+    "both": "",
+    "server": "lambda self, number: self.life.running.child.send(number)",
+    "client": "lambda self, number: self.client and self.client.send(number)",
+}
+GLIBC: dict[str, Any] = {"name": "glibc", "allocator": "glibc"}
+
+
+def make_table(
+    name: str, variants: list[dict[str, Any]], threads: int = 64, **more: Any
+) -> dict[str, Any]:
+    """Return the demo's load, by turns."""
+    return {
+        "name": name,
+        "baseline": "glibc",
+        "workloads": ["oltp_read_only"],
+        "threads": [threads],
+        "design": "turns",
+        "warmup_sql": [],
+        "server": {"use": "mariadb", "options": {"innodb_buffer_pool_size": "128M"}},
+        "data": {"tables": 4, "rows": 50_000},
+        "load": {"options": {"range_size": "1000"}},
+        "time": {"warmup": "1s", "level": "4s", "idle": "0s"},
+        "noise": {"repeats": 0},
+        "variant": variants,
+        **more,
+    }
+
+
+def find_logs(campaign: Campaign) -> dict[str, list[float]]:
+    """Return the blocks' ln ratios of throughput by variant; the baseline's of its A/A pair."""
+    design = THROUGHPUT.choose_design(campaign.facts.designs)
+    assert design
+    threads = campaign.experiment.threads[-1]
+    metric = Metric(measure=THROUGHPUT, workload="oltp_read_only", threads=threads, design=design)
+    return collect_logs(campaign, metric)
+
+
+def describe_logs(logs: list[float]) -> str:
+    """Return the mean ratio with its standard error, and the blocks' scatter."""
+    mean, scatter = statistics.mean(logs), statistics.stdev(logs)
+    error = scatter / math.sqrt(len(logs))
+    return f"{math.exp(mean):.4f} ± {error:.4f}, a block {scatter:.2%}"
+
+
+def find_loss(out: Path, campaign: Campaign, name: str) -> float:
+    """Return the truth: the throughput that a variant must have ÷ the baseline's, as the machine's
+    CPUs are busy all the time, of which the preload's spins took a known part.
+    """
+    turns = campaign.experiment.turns
+    shares = []
+    for trial, directory in (
+        campaign.rotation.filter(variant=name).select("trial", "directory").rows()
+    ):
+        rounds = campaign.turn.filter(trial=trial)["round"].n_unique()
+        warm = math.ceil(campaign.experiment.turns_warmup / turns.length)
+        seconds = (rounds + warm) * turns.length * len(list_available_cpus())
+        for log in (out / "trials" / directory).glob(f"*-{name}/server.log"):
+            if said := SAID.search(log.read_text(errors="replace")):
+                shares.append(float(said[1]) / seconds)
+    assert shares, f"{out}: the preload of {name} has said nothing"
+    return 1 - statistics.mean(shares)
+
+
+def show(out: Path, campaign: Campaign, planted: list[str]) -> None:
+    """Print each variant's ratio, and beside planted ones what it must be."""
+    for name, logs in find_logs(campaign).items():
+        truth = f"; planted: {find_loss(out, campaign, name):.4f}" if name in planted else ""
+        print(f"  {name:10} {describe_logs(logs)}{truth}", flush=True)
+
+
+def plant(out: Path) -> dict[str, dict[str, Any]]:
+    """Return the variants with a planted loss, by name, calibrated by two blocks."""
+    library = build(out, "spin")
+    first = [GLIBC, spinning("calibrated", library, SPIN, DBALLOC_SPIN_LOCK="1")]
+    table = make_table("calibration", first, blocks=2)
+    loss = 1 - find_loss(out / "calibration", run(out / "calibration", table), "calibrated")
+    rounds = max(1, round(SPIN * LOSS / loss))
+    print(f"calibration: {SPIN} rounds take {loss:.2%} of the CPUs; {rounds} are to", flush=True)
+    return {
+        "burnt2": spinning("burnt2", library, max(1, round(rounds * 2 / 5))),
+        "burnt5": spinning("burnt5", library, rounds),
+        "locked5": spinning("locked5", library, rounds, DBALLOC_SPIN_LOCK="1"),
+    }
+
+
+def compare_ways(out: Path, blocks: int) -> None:
+    """Print the same campaign by each way to stop."""
+    mallocs = [GLIBC, {"name": "twin", "allocator": "glibc"}]
+    mallocs += [{"name": name, "allocator": name} for name in ("jemalloc", "tcmalloc", "mimalloc")]
+    for way, patch in WAYS.items():
+        prefix: list[str] = []
+        if patch:
+            script = out / f"{way}.py"
+            script.write_text(
+                "import runpy, sys\n"
+                "from dballoc.campaign.trial import turns_trial\n"
+                f"turns_trial._Member._send = {patch}\n"
+                "sys.argv = sys.argv[sys.argv.index('dballoc'):]\n"
+                "runpy.run_module('dballoc', run_name='__main__')\n"
+            )
+            prefix = [sys.executable, str(script)]
+        print(f"stopped: {way}", flush=True)
+        show(out, run(out / way, make_table(way, mallocs, blocks=blocks), prefix=prefix), [])
+
+
+def compare_lengths(out: Path, blocks: int) -> None:
+    """Print the same campaign by turns of each length."""
+    planted = plant(out)
+    mallocs = [{"name": name, "allocator": name} for name in ("jemalloc", "tcmalloc")]
+    variants = [GLIBC, {"name": "twin", "allocator": "glibc"}, *mallocs, *planted.values()]
+    for length in LENGTHS:
+        print(f"turns of {length}", flush=True)
+        seconds = float(length[:-2]) / 1000 if length.endswith("ms") else float(length[:-1])
+        turns = {"length": length, "rounds": max(2, round(3 / seconds))}
+        table = make_table(f"turns-{length}", variants, turns=turns, blocks=blocks)
+        show(out / length, run(out / length, table), [*planted])
+
+
+def find_planted(out: Path, seeds: int, minutes: float) -> None:
+    """Print how often the planted lock is found, and how often a twin seems to differ."""
+    lock = plant(out)["locked5"]
+    variants = [GLIBC, {"name": "twin", "allocator": "glibc"}, lock]
+    found = invented = held = pairs = 0
+    for seed in range(1, seeds + 1):
+        table = make_table(f"planted-{seed}", variants, seed=seed, budget=f"{minutes * 60:.0f}s")
+        path = out / f"planted-{seed}"
+        campaign = run(path, table)
+        comparisons = compare_with_baseline(campaign)
+        print(f"seed {seed}: {campaign.blocks('turns')} blocks", flush=True)
+        show(path, campaign, ["locked5"])
+        for c in (*comparisons.family, *comparisons.floor):
+            assert c.ratio
+            if c.variant == "locked5":
+                found += c.verdict is Verdict.LOWER
+            else:
+                differs = c.verdict in (Verdict.LOWER, Verdict.HIGHER)
+                pairs, invented = pairs + 1, invented + differs
+                plain = find_logs(campaign)[c.variant]
+                error = statistics.stdev(plain) / math.sqrt(len(plain))
+                held += abs(statistics.mean(plain)) <= 2 * error
+    print(
+        f"planted: found in {found} of {seeds}; of {pairs} identical pairs {invented} seem to "
+        f"differ, and {held} lie within two standard errors of 1"
+    )
+
+
+def compare_collapse(out: Path) -> None:
+    """Print one arena for 256 clients, by solo starts and by turns."""
+    arena = {"name": "one_arena", "allocator": "glibc", "tunables": {"arena_max": "1"}}
+    for design in ("solo", "turns"):
+        table = make_table(design, [GLIBC, arena], 256, blocks=10) | {"design": design}
+        print(f"{design}:", flush=True)
+        show(out / design, run(out / design, table), [])
+
+
+def main() -> None:
+    """Run the parts."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--part", choices=("ways", "lengths", "planted", "collapse"))
+    parser.add_argument("--blocks", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--out", type=Path, default=Path("turns"))
+    given = parser.parse_args()
+    out: Path = given.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    for part, measure in (
+        ("ways", lambda place: compare_ways(place, given.blocks)),
+        ("lengths", lambda place: compare_lengths(place, given.blocks)),
+        ("planted", lambda place: find_planted(place, given.seeds, given.minutes)),
+        ("collapse", compare_collapse),
+    ):
+        if given.part in (None, part):
+            (out / part).mkdir(exist_ok=True)
+            measure(out / part)
+
+
+if __name__ == "__main__":
+    main()
