@@ -16,8 +16,8 @@ from dballoc.campaign.trial import duet_trial, recorded_trial, solo_trial
 from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.campaign.trial.server_in_trial import TrialContext
 from dballoc.campaign.ways.duet_pilot import check_cpu_bound
-from dballoc.campaign.ways.duet_plan import choose_discard
 from dballoc.campaign.ways.replay import PlannedTrace
+from dballoc.campaign.ways.usual_blocks import choose_discard
 from dballoc.campaign.ways.way import Unsuitable
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot

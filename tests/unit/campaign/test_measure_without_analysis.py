@@ -20,7 +20,7 @@ sys.path.insert(0, sys.argv[1])
 import example_results
 import measured_campaign
 from dballoc.campaign.ways import fit, replay, servers
-from dballoc.campaign.ways.duet_plan import USUAL
+from dballoc.campaign.ways.usual_blocks import USUAL
 from dballoc.questions.compare.duet_plan import BlockCosts, PlanRequest, plan_slices
 plan = plan_slices(
     USUAL,

@@ -14,15 +14,14 @@ from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.trial import duet_trial
 from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.campaign.ways import duet_pilot
-from dballoc.campaign.ways.duet_plan import (
+from dballoc.campaign.ways.duet_plan import estimate_duet, plan_duet
+from dballoc.campaign.ways.usual_blocks import (
     PILOT_PIECES,
     USUAL,
     choose_discard,
-    estimate_duet,
     estimate_duet_costs,
     estimate_pilot_seconds,
     needs_pilot,
-    plan_duet,
     plan_pilot,
 )
 from dballoc.campaign.ways.way import ServerBlocks, ServerWay

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import get_args
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.ways.duet_plan import choose_discard, plan_duet
+from dballoc.campaign.ways.duet_plan import plan_duet
+from dballoc.campaign.ways.usual_blocks import choose_discard
 from dballoc.campaign.ways.way import Unsuitable
 from dballoc.questions.compare.duet_plan import (
     BlockCosts,

@@ -11,69 +11,49 @@ from dballoc.campaign.interruptible_session import Session
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.trial import turns_trial
 from dballoc.campaign.trial.turns_trial import Rounds
-from dballoc.campaign.ways.solo import (
+from dballoc.campaign.ways.budget import choose_blocks, compute_budget_share
+from dballoc.campaign.ways.usual_blocks import (
+    BLOCK_LOAD,
+    LEAST_ROUNDS,
     PER_BLOCK,
-    PER_LOAD,
-    compute_budget_share,
-    estimate_copy_seconds,
-    plan_blocks,
+    count_servers_in_turns,
+    estimate_turns_costs,
 )
 from dballoc.campaign.ways.way import BlockEstimate, ServerBlocks, ServerWay
 from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Rotation
 from dballoc.ground.errors import UsageError
+from dballoc.questions.compare.procedure import FIRST_LOOK
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, TrialRecord, TrialStore
 
-# Seconds of its turns that a server has in a block, where the experiment does not say how many
-# rounds: several blocks of some seconds beat few long ones, as a start has luck of its own.
-BLOCK_LOAD = 3.0
-# Fewer would leave chance to decide whose turn a burst of other work hits.
-LEAST_ROUNDS = 6
-# Seconds to start and stop a server beside others, and to connect its clients.
-_PER_SERVER = 0.7
-
 
 def estimate_turns(setting: PreparedCampaign) -> BlockEstimate:
-    """Estimate the turns' blocks: the experiment's number of them; else as many as fit into their
-    share of the budget, up to the last look; else those up to the first look.
+    """Estimate the turns' blocks: the experiment's number of them; else as many as their share of
+    the budget is best spent on; else those up to the first look.
     """
-    assert setting.turns
-    rounds = setting.experiment.turns.rounds or count_usual_rounds(setting)
-    overhead, a_round = _estimate_costs(setting)
-    seconds = overhead + rounds * a_round
-    servers = _count_servers(setting)
+    experiment, servers = setting.experiment, count_servers_in_turns(setting)
+    blocks, rounds = plan_rounds(setting)
+    overhead, a_round = estimate_turns_costs(setting)
+    warming = len(experiment.workloads) * servers * experiment.turns_warmup
     return BlockEstimate(
-        blocks=plan_blocks(setting.experiment.blocks, compute_budget_share(setting), seconds),
+        blocks=blocks,
         trials=servers,
-        seconds=seconds,
-        on_purpose=rounds * a_round
-        + len(setting.experiment.workloads) * servers * setting.experiment.turns_warmup,
+        seconds=overhead + rounds * a_round,
+        on_purpose=rounds * a_round + warming,
     )
 
 
-def count_usual_rounds(setting: PreparedCampaign) -> int:
-    """Return the rounds of a block in which each server has :data:`BLOCK_LOAD`."""
-    return max(LEAST_ROUNDS, math.ceil(BLOCK_LOAD / setting.experiment.turns.length))
-
-
-def _count_servers(setting: PreparedCampaign) -> int:
-    """Return how many servers a block starts."""
-    assert setting.turns
-    variants = len(setting.experiment.variant)
-    return 2 * variants if setting.turns.in_pairs else variants + 1
-
-
-def _estimate_costs(setting: PreparedCampaign) -> tuple[float, float]:
-    """Estimate the seconds of a block apart from its rounds, and of one round of all its
-    workloads.
-    """
-    experiment, servers = setting.experiment, _count_servers(setting)
-    workloads, length = len(experiment.workloads), experiment.turns.length
-    warm = math.ceil(experiment.turns_warmup / length) * length
-    overhead = _PER_SERVER + estimate_copy_seconds(setting) + workloads * (PER_LOAD + warm)
-    return PER_BLOCK + servers * overhead, workloads * servers * length
+def plan_rounds(setting: PreparedCampaign) -> tuple[int, int]:
+    """Return how many blocks are planned, and how many rounds each has."""
+    experiment = setting.experiment
+    share = compute_budget_share(setting, Design.TURNS)
+    blocks, load = FIRST_LOOK, BLOCK_LOAD
+    if share is not None:
+        blocks, load = choose_blocks(setting, Design.TURNS, share)
+    rounds = experiment.turns.rounds or math.ceil(load / experiment.turns.length)
+    return experiment.blocks or blocks, max(LEAST_ROUNDS, rounds)
 
 
 class TurnsBlocks(ServerBlocks[Rotation]):
@@ -91,7 +71,7 @@ class TurnsBlocks(ServerBlocks[Rotation]):
         super().__init__(session, store, templates, planned_seconds)
         if session.setting.turns is None:
             raise UsageError(f"no turns on this host: {session.setting.no_turns}")
-        number = session.setting.experiment.turns.rounds or count_usual_rounds(session.setting)
+        _, number = plan_rounds(session.setting)
         self.rounds = Rounds(number, session.setting.turns.in_pairs)
         self._overheads: list[float] = []
 
@@ -123,7 +103,7 @@ class TurnsBlocks(ServerBlocks[Rotation]):
         """
         if self._setting.experiment.turns.rounds is not None or math.isinf(seconds):
             return None
-        overhead, a_round = _estimate_costs(self._setting)
+        overhead, a_round = estimate_turns_costs(self._setting)
         if len(self._overheads) > 1:  # the first one alone copies the data
             rotations = len(self.list_trials(1, 0))
             overhead = PER_BLOCK + rotations * statistics.median(self._overheads[1:])
