@@ -451,8 +451,8 @@ def make_setting(experiment: Experiment, **work: Any) -> Any:
 @pytest.mark.parametrize(
     ("changes", "work", "words"),
     [
-        ({"design": "duet"}, {}, "no duet with clients on another host"),
-        ({"design": "both"}, {}, "two servers at once would share one client host"),
+        ({"design": "duet"}, {}, "no duets and turns with clients on another host"),
+        ({"design": "both"}, {}, "servers at once would share one client host"),
         ({"profile": "contention"}, {}, "no profile with clients on another host"),
         ({}, {"driver": "hammerdb"}, "it runs more than sysbench"),
         ({}, {"replica": True}, "it runs more than sysbench"),
@@ -469,4 +469,4 @@ def test_what_is_loaded_from_the_servers_host_alone_is_refused(
 
 def test_a_solo_campaign_stays_as_it_is(experiment: MakeExperiment) -> None:
     setting = make_setting(experiment(design="solo"))
-    assert pair_hosts.fit_setting(setting) is setting
+    assert pair_hosts.fit_setting(setting) == setting

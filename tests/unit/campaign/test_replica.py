@@ -217,5 +217,5 @@ def test_a_replica_needs_something_to_apply(experiment) -> None:
 def test_a_replica_has_no_duet(experiment) -> None:
     chosen = experiment(workloads=["replica"])
     bench = sysbench_command.Sysbench(None, "1.0.20", None, workload.settle(chosen))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="a replica has a primary too; use --design solo"):
+    with pytest.raises(UsageError, match="a replica has a primary beside it; use --design solo"):
         prepare_duet.prepare_duet(chosen, bench)

@@ -195,23 +195,23 @@ def test_sizes_are_written_alike() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "host_mode", "expected"),
     [
-        (None, None, "always", (None, False, False)),
-        (None, None, None, (None, False, False)),
-        ("never", "never", "always", ("never", False, False)),
-        ("always", "never", "madvise", ("always", False, True)),
-        ("never", "madvise", "always", ("madvise", True, False)),
-        (None, "always", "never", ("always", True, False)),
-        (None, "never", "always", ("always", False, True)),
+        (None, None, "always", (None, (False, False))),
+        (None, None, None, (None, (False, False))),
+        ("never", "never", "always", ("never", (False, False))),
+        ("always", "never", "madvise", ("always", (False, True))),
+        ("never", "madvise", "always", ("madvise", (True, False))),
+        (None, "always", "never", ("always", (True, False))),
+        (None, "never", "always", ("always", (False, True))),
         ("madvise", "always", "never", None),
         (None, "always", "madvise", None),
-        ("madvise", None, "madvise", ("madvise", False, False)),
+        ("madvise", None, "madvise", ("madvise", (False, False))),
     ],
 )
 def test_the_widest_is_the_hosts_and_prctl_narrows(
     first: str | None,
     second: str | None,
     host_mode: str | None,
-    expected: tuple[str | None, bool, bool] | None,
+    expected: tuple[str | None, tuple[bool, ...]] | None,
 ) -> None:
     assert combine_modes([first, second], host_mode) == expected
 

@@ -72,7 +72,7 @@ def test_what_no_field_has_is_not_read() -> None:
     ("key", "text", "complaint"),
     [
         ("seed", '"1"', "seed: Input should be a valid integer"),
-        ("designs", "[]", "designs: .* is not a list of solo and duet"),
+        ("designs", "[]", "designs: .* is not a list of solo, duet and turns"),
         ("planned_blocks", '{"solo": true, "duet": 1}', "planned_blocks.solo: "),
         ("planned_blocks", '{"solo": 1}', "planned_blocks: duet is missing"),
         ("planned_blocks", '{"trio": 1}', "planned_blocks.trio"),

@@ -159,11 +159,11 @@ CELLS = [
     ),
     (
         "UPDATE campaign SET value = '[\"quartet\"]' WHERE key = 'designs'",
-        "campaign: designs.0: Input should be 'solo' or 'duet'",
+        "campaign: designs.0: Input should be 'solo', 'duet' or 'turns'",
     ),
     (
         "UPDATE campaign SET value = '[\"solo\", \"solo\"]' WHERE key = 'designs'",
-        "is not a list of solo and duet",
+        "is not a list of solo, duet and turns",
     ),
     ("UPDATE campaign SET value = 'soon' WHERE key = 'started'", "campaign: started: not JSON"),
     (

@@ -331,11 +331,12 @@ def _check_memory(setting: PreparedCampaign) -> None:
     elif limit:
         need = min(need, setting.copies_at_once * limit)
     if need > available:
-        at_once = setting.copies_at_once
-        purpose = f"for {at_once} servers at once" if at_once > 1 else "of memory needed"
-        remedy = "lower the buffer pool or the threads" + (
-            ", or use --design solo" if at_once > 1 else ""
-        )
+        purpose, remedy = "of memory needed", "lower the buffer pool or the threads"
+        if setting.duet or setting.turns:
+            remedy += ", or use --design solo"
+            purpose = "for a duet's two servers"
+        if setting.turns:
+            purpose = f"for {setting.turns.servers_at_once} servers that take turns"
         raise NotNow(
             f"server.options: about {need / 2**30:.1f} GiB {purpose}, {available / 2**30:.1f} GiB "
             f"available; {remedy}"
