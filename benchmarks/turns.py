@@ -135,11 +135,11 @@ def compare_ways(out: Path, blocks: int) -> None:
             script.write_text(
                 "import runpy, sys\n"
                 "from dballoc.campaign.trial import turns_trial\n"
-                f"turns_trial._Member._send = {patch}\n"
+                f"turns_trial._TurnTaker._send = {patch}\n"
                 "sys.argv = sys.argv[sys.argv.index('dballoc'):]\n"
                 "runpy.run_module('dballoc', run_name='__main__')\n"
             )
-            prefix = [sys.executable, str(script)]
+            prefix = [sys.executable, "-I", str(script)]
         print(f"stopped: {way}", flush=True)
         show(out, run(out / way, make_table(way, mallocs, blocks=blocks), prefix=prefix), [])
 

@@ -58,7 +58,13 @@ def run_trial(
     returns a record of each member. ``templates``: by variant. Raises Interrupted if the user stops
     dballoc; OSError if that disk is full.
     """
-    trial = _RunningRotation(context, rotation, rounds, templates, directory)
+    trial = _RunningRotation(
+        context=context,
+        rotation=rotation,
+        rounds=rounds,
+        templates=templates,
+        directory=directory,
+    )
     try:
         return trial.run()
     finally:
@@ -66,7 +72,7 @@ def run_trial(
             member.life.clean_up()
 
 
-class _Member(LoadedServer):
+class _TurnTaker(LoadedServer):
     """A server of the rotation with its client. ``is_stopped``: whether both are."""
 
     def __init__(self, life: ServerLife) -> None:
@@ -130,7 +136,7 @@ class _Member(LoadedServer):
             self.client.send(number)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _RunningRotation:
     """All servers of a rotation, and the turns that they take."""
 
@@ -146,7 +152,7 @@ class _RunningRotation:
         assert setting.turns
         names = [name for name, _ in self.rotation.servers]
         self.shared_host = setting.turns.share(self.experiment, names)
-        self.members: list[_Member] = []
+        self.members: list[_TurnTaker] = []
         for number, (name, off) in enumerate(
             zip(names, self.shared_host.switched_off, strict=True), 1
         ):
@@ -160,7 +166,7 @@ class _RunningRotation:
                 cpus=setting.variants[name].server_cpus,
                 thp_disable=off,
             )
-            self.members.append(_Member(life))
+            self.members.append(_TurnTaker(life))
 
     def run(self) -> list[TrialRecord]:
         with contextlib.suppress(ServerFailed):
@@ -179,11 +185,11 @@ class _RunningRotation:
                 member.life.shut_down()
         return [member.life.finish() for member in self.members]
 
-    def _list_running(self) -> list[_Member]:
+    def _list_running(self) -> list[_TurnTaker]:
         return [member for member in self.members if not member.has_failed]
 
     @contextlib.contextmanager
-    def _drop_after_fault(self, member: _Member, when: str) -> Iterator[None]:
+    def _drop_after_fault(self, member: _TurnTaker, when: str) -> Iterator[None]:
         """Go on without a server that has a fault in this block: what the others do in their turns
         does not depend on it.
         """
@@ -199,7 +205,7 @@ class _RunningRotation:
         if len(running) < 2 or any(member.has_failed for member in of_baseline):
             raise ServerFailed
 
-    def _pair_roles(self) -> Iterator[tuple[_Member, tuple[str, str]]]:
+    def _pair_roles(self) -> Iterator[tuple[_TurnTaker, tuple[str, str]]]:
         return zip(self.members, self.rotation.servers, strict=True)
 
     # -- before the turns -------------------------------------------------------------------------
@@ -226,7 +232,7 @@ class _RunningRotation:
                 self._wait_for_transaction(step, member)
                 member.stop()
 
-    def _wait_for_transaction(self, step: Step, member: _Member) -> None:
+    def _wait_for_transaction(self, step: Step, member: _TurnTaker) -> None:
         began = time.monotonic()
         while not member.read_total():
             member.check(step.title)
@@ -266,7 +272,7 @@ class _RunningRotation:
         for member in self.members:
             member.life.record.trial.seconds_planned += step.seconds / len(self.members)
 
-    def _take_turn(self, step: Step, member: _Member, number: int, place: int) -> TurnRow:
+    def _take_turn(self, step: Step, member: _TurnTaker, number: int, place: int) -> TurnRow:
         """Let a server have the machine for a turn; rounds below 0 only warm up. Returns what it
         did. Raises Fault.
         """
@@ -290,11 +296,11 @@ class _RunningRotation:
             member.life.record.rows.append(row)
         return row
 
-    def _wait_until(self, step: Step, member: _Member, moment: float) -> None:
+    def _wait_until(self, step: Step, member: _TurnTaker, moment: float) -> None:
         while (remaining := moment - time.monotonic()) > 0:
             time.sleep(min(remaining, 4 * _POLL))
         member.check(step.title)
 
-    def _show(self, step: Step, member: _Member, row: TurnRow, elapsed: float) -> None:
+    def _show(self, step: Step, member: _TurnTaker, row: TurnRow, elapsed: float) -> None:
         rss = member.life.mark.rss if member.life.mark else 0
         self.context.observer.tick(Tick(rss, elapsed, row.transactions / row.seconds))

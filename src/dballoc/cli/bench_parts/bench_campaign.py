@@ -93,6 +93,14 @@ def print_plan(setting: prepare.PreparedCampaign, extension: Extension | None = 
         say(f"duet:    CPUs {halves}, {setting.duet.threads} clients a side{pilot}")
     if setting.no_duet:
         say(f"no duet: {setting.no_duet}")
+    if setting.turns:
+        alive = "in pairs" if setting.turns.in_pairs else "all servers at once"
+        clients = max(setting.experiment.threads)
+        say(
+            f"turns:   {alive}, {clients} clients each, {setting.experiment.turns.length:g} s a turn"
+        )
+    if setting.no_turns:
+        say(f"no turns: {setting.no_turns}")
     if setting.experiment.counters:
         events = ", ".join(event.name for event in setting.countable.events) or "none"
         say("; ".join(filter(None, [f"counts:  {events}", setting.countable.refusal])))

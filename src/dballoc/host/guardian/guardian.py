@@ -265,8 +265,7 @@ class Guardian:
     ) -> dict:
         """Start a child in a session of its own. Its standard streams are paths, appended to.
         ``handed``: environment variable -> path; the variable becomes the number of a descriptor
-        by which the child may append to that file; ``shared``: the same of memory that it may
-        read and write.
+        by which the child may append to that file. ``shared``: the same, to read and write it.
         """
         check_words(argv, env)
         check_open_files(nofile)
@@ -286,14 +285,9 @@ class Guardian:
             out, err = (
                 files.enter_context(open_to_append(path)) for path in (stdout, stderr or stdout)
             )
-            descriptors = {
-                name: files.enter_context(open_to_append(path)).fileno()
-                for name, path in (handed or {}).items()
-            }
-            descriptors |= {
-                name: files.enter_context(open(path, "r+b", buffering=0)).fileno()
-                for name, path in (shared or {}).items()
-            }
+            opened = {name: open_to_append(path) for name, path in (handed or {}).items()}
+            opened |= {name: open_shared(path) for name, path in (shared or {}).items()}
+            descriptors = {name: files.enter_context(f).fileno() for name, f in opened.items()}
             child = subprocess.Popen(
                 argv,
                 env=env | {name: str(number) for name, number in descriptors.items()},
@@ -473,6 +467,11 @@ def remove_all(scratch: list[str], cgroups: list[str]) -> None:
                 time.sleep(0.02)
             else:
                 break
+
+
+def open_shared(path: str):
+    """Open memory that dballoc shares with a child, by its path below /proc."""
+    return open(path, "r+b", buffering=0)
 
 
 def open_to_append(path: str):

@@ -53,8 +53,9 @@ class Comparability:
     ``variants``: those in both, the first campaign's baseline in front.
 
     ``levels``: the highest common level of each of the common ``workloads``. ``no_speed``,
-    ``no_memory``, ``no_idle``, ``no_duet``: why solo's throughput and response time, peak RSS, idle
-    RSS, or the duet's CPU per transaction cannot be compared; empty if they can. ``machine``:
+    ``no_memory``, ``no_idle``, ``no_duet``, ``no_turns``: why solo's throughput and response time,
+    peak RSS, idle RSS, the duet's CPU per transaction, or turns' throughput cannot be compared;
+    empty if they can. ``machine``:
     differences that make the machines different ones; ``state``: differences on the same machine.
     ``baseline``: the unchanged baseline of both, or None, for the reason in ``no_baseline``.
     """
@@ -69,6 +70,7 @@ class Comparability:
     no_memory: list[str] = field(default_factory=list)
     no_idle: list[str] = field(default_factory=list)
     no_duet: list[str] = field(default_factory=list)
+    no_turns: list[str] = field(default_factory=list)
     machine: list[str] = field(default_factory=list)
     state: list[str] = field(default_factory=list)
     baseline: str | None = None
@@ -120,6 +122,7 @@ def pair_campaigns(first: Campaign, second: Campaign) -> Comparability:
         no_speed=no_speed,
         no_memory=no_memory,
         no_idle=[*no_memory, *idle],
+        no_turns=[*_compare_designs(first, second, Design.TURNS), *load],
         no_duet=[
             *_compare_designs(first, second, Design.DUET),
             *load,

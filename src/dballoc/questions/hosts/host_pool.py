@@ -423,6 +423,8 @@ def _select_reasons(
 ) -> list[str]:
     if metric.design == Design.DUET:
         return pairing.no_duet or _compare_duets(first, other)
+    if metric.design == Design.TURNS:
+        return pairing.no_turns
     if metric.workload is not None:
         return pairing.no_speed
     return pairing.no_memory if metric.question == "memory" else pairing.no_idle
