@@ -95,10 +95,8 @@ def print_plan(setting: prepare.PreparedCampaign, extension: Extension | None = 
         say(f"no duet: {setting.no_duet}")
     if setting.turns:
         alive = "in pairs" if setting.turns.in_pairs else "all servers at once"
-        clients = max(setting.experiment.threads)
-        say(
-            f"turns:   {alive}, {clients} clients each, {setting.experiment.turns.length:g} s a turn"
-        )
+        clients, length = max(setting.experiment.threads), setting.experiment.turns.length
+        say(f"turns:   {alive}, {clients} clients each, {length:g} s a turn")
     if setting.no_turns:
         say(f"no turns: {setting.no_turns}")
     if setting.experiment.counters:
