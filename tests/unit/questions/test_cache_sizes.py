@@ -87,7 +87,11 @@ def test_the_report_says_between_which_sizes_a_malloc_is_killed(campaign: Campai
 def test_the_picture_has_a_line_a_malloc_and_a_cross_where_it_was_killed(
     campaign: Campaign,
 ) -> None:
-    chart = draw_cache_sizes(read_cache_lines(campaign), 120 * GIB).chart
+    figure = draw_cache_sizes(read_cache_lines(campaign), 120 * GIB)
+    chart = figure.chart
+    assert (
+        "The line at 1 is the cache itself. The dashed curve is the memory limit" in figure.caption
+    )
     [points] = [rows for rows in chart["datasets"].values() if "outcome" in rows[0]]
     of_glibc = [(r["cache"], r["ratio"], r["outcome"]) for r in points if r["variant"] == "glibc"]
     assert of_glibc == [
@@ -102,6 +106,9 @@ def test_the_picture_has_a_line_a_malloc_and_a_cross_where_it_was_killed(
     assert domain == list(TIMES)
     # Without a limit there is no curve of it.
     assert len(draw_cache_sizes(read_cache_lines(campaign), None).chart["layer"]) == 3
+    # Between two sizes RSS grows evenly, so the line of one ratio stays at it.
+    [path] = [r for r in chart["datasets"].values() if set(r[0]) == {"variant", "cache", "ratio"}]
+    assert {r["ratio"] for r in path if r["variant"] == "glibc"} == {3}
     # Nothing else of an axis tells 32 from 30.
     axis = chart["layer"][-1]["encoding"]["x"]["axis"]
     assert (axis["values"], axis["format"]) == ([10, 30, 40, 50, 100], ",.6~r")

@@ -3,6 +3,7 @@ killed a server for its memory.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from dballoc.document.charts import (
     GREY_POINTS,
@@ -22,8 +23,9 @@ from dballoc.questions.campaign.figures.cache_sizes import CacheLine, CacheSize
 
 _HEIGHT = 320
 
-# The points that the curve of the memory limit is drawn through.
+# The points that the curve of the memory limit is drawn through, and each piece of a line.
 _CURVE = 60
+_PIECE = 20
 
 # How sizes are written: Vega rounds a format without a precision to the distance of the ticks.
 _EXACT = ",.6~r"
@@ -59,12 +61,12 @@ def draw_cache_sizes(lines: Sequence[CacheLine], limit: int | None) -> Figure:
     label = [row | {"text": "memory limit"} for row in curve if row["ratio"] <= top][:1]
     note = {"style": "note", "align": "left", "baseline": "middle", "dx": 8}
     text = {"field": "text", "type": "nominal"}
-    survived = "datum.outcome === 'survived'"
+    paths = [row for line in lines for row in _interpolate(line, unit)]
     layers = [
         draw([{"ratio": 1.0}], "rule", style="reference", y=y),
         *([draw(curve, "line", **dashed, x=x, y=y)] if curve else []),
         *([draw(label, "text", **note, x=x, y=y, text=text)] if label else []),
-        draw(points, "line", survived, strokeWidth=1.8, x=x, y=y, **variants.encode_lines(POINTS)),
+        draw(paths, "line", strokeWidth=1.8, x=x, y=y, **variants.encode_lines(POINTS)),
         draw_points(
             points, 90, x=x, y=y, **variants.encode_color(POINTS),
             shape=encode_names(
@@ -73,7 +75,10 @@ def draw_cache_sizes(lines: Sequence[CacheLine], limit: int | None) -> Figure:
             tooltip=make_tips({"variant": "", "words": "trials"}),
         ),
     ]  # fmt: skip
-    caption = "Mean over the trials that ended as planned. The line at 1 is the cache itself."
+    caption = (
+        "Mean over the trials that ended as planned; between two sizes RSS is taken to grow "
+        "evenly. The line at 1 is the cache itself."
+    )
     if curve:
         caption += f" The dashed curve is the memory limit, {with_unit(limit)}."
     caption += (
@@ -96,6 +101,21 @@ def _make_rows(size: CacheSize, limit: int | None) -> Rows:
         words = f"{size.kills} of {size.trials} killed with {with_unit(size.size)} of cache"
         outcome = "killed for memory"
         rows.append(point | {"ratio": killed_at / size.size, "outcome": outcome, "words": words})
+    return rows
+
+
+def _interpolate(line: CacheLine, unit: int) -> Rows:
+    """Return the points that a line is drawn through. Between two sizes RSS is taken to grow
+    evenly: a line crosses the memory limit only if one of its ends lies beyond.
+    """
+    rows: Rows = []
+    for first, last in pairwise(line.survivors):
+        assert first.peak is not None and last.peak is not None
+        for step in range(_PIECE + 1):
+            share = step / _PIECE
+            size = first.size + (last.size - first.size) * share
+            peak = first.peak + (last.peak - first.peak) * share
+            rows.append({"variant": line.name, "cache": size / unit, "ratio": peak / size})
     return rows
 
 
