@@ -266,5 +266,9 @@ def test_a_stand_in_gives_way_to_what_was_fetched_but_not_in_what_was_begun(
     assert list_mallocs(other) == {("old", "9.9")}
     assert {r["outcome"] for r in rows(other, "SELECT outcome FROM trial")} == {"ok"}
     assert "Stand-ins" not in done.text
+    notes = " ".join(done.stdout.split())
+    assert (
+        "old: not tried by dballoc's authors: its allocator was built from an archive by" in notes
+    )
     assert "here: rpmalloc" not in done.text
     shutil.rmtree(other)

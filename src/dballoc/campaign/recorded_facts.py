@@ -12,6 +12,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import TURN_DISCARD
+from dballoc.fetch import private_store
 from dballoc.ground.errors import UsageError
 from dballoc.host import machine_description
 from dballoc.questions.compare.verdict import DEFAULT_MARGIN
@@ -43,7 +44,20 @@ def make_common_facts(setting: Prepared) -> Facts:
         planned_blocks={},
         duet=DuetFacts(),
         preloads=hash_preloads(experiment),
+        untried=_list_untried(setting),
     )
+
+
+def _list_untried(setting: Prepared) -> dict[str, str]:
+    """Return by variant what built its fetched allocator, where no recipe of dballoc's did."""
+    owners = {
+        name: private_store.find_owner(library)
+        for name, prepared in setting.variants.items()
+        for library in prepared.allocator.libraries[:1]
+    }
+    return {
+        name: entry.untried_build for name, entry in owners.items() if entry and entry.untried_build
+    }
 
 
 def make_server_facts(setting: PreparedCampaign) -> Facts:

@@ -275,7 +275,8 @@ class Facts:
     ``searched_workloads``: which ones they have. Of a confirmation: ``finalists_elsewhere``: how
     many finalists the others have. ``settled_otherwise``: by variant, for each variable that its
     server does not have which settles, the substitute or "". ``preloads``: by variant, the SHA-256
-    of each library that it names by path.
+    of each library that it names by path; ``untried``: what built its fetched allocator, where no
+    recipe of dballoc's did.
     """
 
     dballoc: Word
@@ -298,6 +299,7 @@ class Facts:
     counters: CounterFacts | None = None
     settled_otherwise: dict[Word, dict[Word, Word]] = field(default_factory=dict)
     preloads: dict[Word, tuple[Word, ...]] = field(default_factory=dict)
+    untried: dict[Word, Word] = field(default_factory=dict)
     decided: dict[_DesignName, Count] = field(default_factory=dict)
     budget_looks: dict[_DesignName, tuple[Count, ...]] = field(default_factory=dict)
     ending: Word | None = None

@@ -1,5 +1,5 @@
-"""What was made smaller, what stands for what, and what has no stand-in: said at the top of every
-report.
+"""What was made smaller, what stands for what, what has no stand-in, and which mallocs dballoc's
+authors have not tried: said at the top of every report.
 """
 
 from dballoc.experiment import scale
@@ -20,6 +20,7 @@ def list_scaling_notes(campaign: Campaign) -> list[str]:
         *_describe_stand_ins(campaign),
         *_describe_not_settable(campaign),
         *list_missing(campaign.experiment),
+        *_describe_untried(campaign),
     ]
 
 
@@ -99,6 +100,15 @@ def _describe_not_settable(campaign: Campaign) -> list[str]:
         f"{variant.name} is without what no option here sets: {listing(variant.not_settable)}."
         for variant in campaign.experiment.variant
         if variant.not_settable and variant.name not in post.variants
+    ]
+
+
+def _describe_untried(campaign: Campaign) -> list[str]:
+    """Return a sentence for each variant whose allocator was built from the user's archive."""
+    return [
+        f"{name}: not tried by dballoc's authors: its allocator was built from an archive by "
+        f"{build}."
+        for name, build in campaign.facts.untried.items()
     ]
 
 
