@@ -27,6 +27,7 @@ from dballoc.store.rows import (
     SampleRow,
     SliceRow,
     StepRow,
+    TurnRow,
     VariantRow,
 )
 
@@ -283,6 +284,30 @@ def duet_record(experiment: Experiment, pairing: schedule.Pairing, side: int) ->
     return found
 
 
+def turns_record(experiment: Experiment, rotation: schedule.Rotation, number: int) -> TrialRecord:
+    """One server of a rotation: the baseline's end 100 and 104 transactions in a turn, the others
+    110.
+    """
+    name, role = rotation.servers[number]
+    place = schedule.Slot(
+        block=rotation.block, attempt=0, position=rotation.position, variant=name, role=role
+    )
+    found = record(experiment, place)
+    found.rows = [
+        TurnRow(
+            workload=workload,
+            round=turn,
+            place=rotation.order_round(turn).index(number),
+            t=1.0 + turn,
+            seconds=0.2,
+            transactions={"A1": 100, "A2": 104, "V": 110}[role],
+        )
+        for workload in experiment.workloads
+        for turn in range(3)
+    ]
+    return found
+
+
 def fault() -> TrialRecord:
     return TrialRecord(
         trial=MeasuredTrial(
@@ -325,6 +350,16 @@ def build(
             results.add_trial(p, *sides)
         for slot in schedule.order_block(chosen, block) if "solo" in designs else []:
             results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))
+        for r in (
+            schedule.order_rotations(chosen, block, in_pairs=False) if "turns" in designs else []
+        ):
+            results.add_trial(
+                r,
+                *(
+                    fault() if name in faulty else turns_record(chosen, r, i)
+                    for i, (name, _) in enumerate(r.servers)
+                ),
+            )
         for design in designs:
             results.add(block_row(design, block))
     results.close()

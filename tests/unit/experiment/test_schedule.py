@@ -2,6 +2,7 @@
 baseline by its role.
 """
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -155,3 +156,31 @@ def test_nobody_has_a_favourite_position(experiment, who: str) -> None:
 )
 def test_labels(slot: Slot, label: str) -> None:
     assert slot.label == label
+
+
+# -- turns -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_turns_go_round_every_variant_and_the_baseline_twice(experiment) -> None:
+    [rotation] = schedule.order_rotations(experiment(), 1, in_pairs=False)
+    assert rotation.servers[0] == ("glibc", "A1")
+    assert sorted(rotation.servers[1:]) == [("glibc", "A2"), ("jemalloc", "V"), ("tuned", "V")]
+
+
+def test_in_pairs_each_has_a_baseline_of_its_own(experiment) -> None:
+    rotations = schedule.order_rotations(experiment(), 1, in_pairs=True)
+    assert [len(r.servers) for r in rotations] == [2, 2, 2]
+    assert {r.servers[0] for r in rotations} == {("glibc", "A1")}
+    assert {r.servers[1] for r in rotations} == {("glibc", "A2"), ("jemalloc", "V"), ("tuned", "V")}
+    assert len({r.label for r in rotations}) == 3
+
+
+def test_every_round_has_every_server_in_an_order_of_its_own(experiment) -> None:
+    [rotation] = schedule.order_rotations(experiment(), 1, in_pairs=False)
+    orders = [tuple(rotation.order_round(number)) for number in range(200)]
+    assert {tuple(sorted(order)) for order in orders} == {(0, 1, 2, 3)}
+    followers = Counter(pair for order in orders for pair in itertools.pairwise(order))
+    # None always follows the same one: 12 pairs share 600 places.
+    assert len(followers) == 12
+    assert max(followers.values()) < 80
+    assert orders == [tuple(rotation.order_round(number)) for number in range(200)]
