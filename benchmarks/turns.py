@@ -5,7 +5,7 @@
 
 ways      who is stopped while another has its turn: the server and its client, the server alone, or
           the client alone, whose server finishes what it has begun. Each: N blocks
-lengths   turns of 0.1 to 2 s, N blocks each, with mallocs and planted losses: CPU burnt in each
+lengths   turns of 0.25 to 2 s, N blocks each, with mallocs and planted losses: CPU burnt in each
           malloc (2 and 5 %), and the same under a lock that all threads share (5 %)
 planted   for each seed a campaign of so many minutes: glibc, itself as a variant, and the lock that
           costs 5 %: how often it is found, and how often a difference is seen that is not there
@@ -32,16 +32,15 @@ from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.measures import THROUGHPUT, Metric
 from dballoc.questions.compare.verdict import Verdict
 
-LENGTHS = ("100ms", "250ms", "500ms", "1s", "2s")
-USUAL = "250ms"
+LENGTHS = ("250ms", "500ms", "1s", "2s")
 # Rounds of the calibration, and what they are scaled to.
 SPIN = 1000
 LOSS = 0.05
 # How dballoc is run with another way to stop: what is sent to whom, in place of both.
 WAYS = {
     "both": "",
-    "server": "lambda self, number: self.life.running.child.send(number)",
-    "client": "lambda self, number: self.client and self.client.send(number)",
+    "server": "lambda self, number: self.life.running.process.send(number)",
+    "client": "lambda self, number: self.client_process and self.client_process.send(number)",
 }
 GLIBC: dict[str, Any] = {"name": "glibc", "allocator": "glibc"}
 

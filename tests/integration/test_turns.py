@@ -16,14 +16,15 @@ from harness import Cli, Experiment, leftovers, processes_of, rows, wait_until
 from dballoc.load.sysbench_command import lua
 from dballoc.load.transaction_counter import COUNTER, TransactionCounter
 
-TURNS = {"length": "200ms", "rounds": 3, "warmup": "200ms"}
+TURNS = {"length": "250ms", "rounds": 3, "warmup": "250ms"}
 
 
 @pytest.fixture(scope="module")
 def campaign(run_cli: Cli, tiny_experiment: Experiment, fresh_directory) -> Path:
     """Two blocks of turns, with a report; run once for the tests here."""
     out = fresh_directory() / "r"
-    table = tiny_experiment(design="turns", turns=TURNS, blocks=2, warmup_sql=[])
+    noise = {"repeats": 0}
+    table = tiny_experiment(design="turns", turns=TURNS, blocks=2, warmup_sql=[], noise=noise)
     done = run_cli("bench", table, "--out", out, "--report")
     assert done.status == 0, done.text
     assert "Traceback" not in done.text
@@ -85,7 +86,7 @@ def test_a_server_that_fails_leaves_the_others_their_turns(
             "name": "crashes",
             "allocator": "glibc",
             "preload": [str(library)],
-            "env": {"FAULTY": "crash", "FAULTY_AFTER": "400000"},
+            "env": {"FAULTY": "crash", "FAULTY_AFTER": "100000"},
         },
     ]
     table = tiny_experiment(

@@ -11,7 +11,6 @@ from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.designs import Design
-from dballoc.experiment.model import TURN_DISCARD
 from dballoc.fetch import private_store
 from dballoc.ground.errors import UsageError
 from dballoc.host import machine_description
@@ -134,7 +133,6 @@ def _make_turns_facts(setting: PreparedCampaign) -> TurnsFacts:
     return TurnsFacts(
         in_pairs=turns.in_pairs,
         seconds=setting.experiment.turns.length,
-        discard=TURN_DISCARD,
     )
 
 

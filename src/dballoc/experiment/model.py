@@ -78,10 +78,9 @@ USUAL_DISCARD = 0.1
 SHORT_DISCARD = 0.03
 SHORTEST_COUNTED = 0.07
 
-# Seconds of a turn, and at its begin those that do not count: the servers' caches are refilled, and
-# timers that ran out while it was stopped fire (docs/evidence.md, from benchmarks/turns.py).
-USUAL_TURN = 0.25
-TURN_DISCARD = 0.05
+# Seconds of a turn. In shorter ones than the shortest, locks cost less than they do in solo: a stop
+# undoes the queue that has formed at them (docs/evidence.md, from benchmarks/turns.py).
+USUAL_TURN, SHORTEST_TURN = 0.5, 0.25
 
 # Experiments and variants give directories and chart labels their names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
@@ -322,7 +321,7 @@ class Turns(_ExperimentTable):
     that counts; None: as ``time.warmup``.
     """
 
-    length: Annotated[Duration, Field(ge=0.1, le=5)] = USUAL_TURN
+    length: Annotated[Duration, Field(ge=SHORTEST_TURN, le=5)] = USUAL_TURN
     rounds: Annotated[int, Field(ge=1, le=10**5)] | None = None
     warmup: Duration | None = None
 

@@ -85,12 +85,19 @@ class Rotation(Slot):
         """The members."""
         return list(self.members)
 
+    def order_starts(self) -> list[int]:
+        """Return the order in which the members start, as indices; it is drawn."""
+        return self._draw_order("starts")
+
     def order_round(self, number: int) -> list[int]:
         """Return the order in which the members have their turn in a round, as indices. It is drawn
         anew for each round, so that none always follows the same one.
         """
+        return self._draw_order(number)
+
+    def _draw_order(self, purpose: str | int) -> list[int]:
         order = list(range(len(self.members)))
-        place = f"{self.seed}:turns:{self.block}:{self.attempt}:{self.position}:{number}"
+        place = f"{self.seed}:turns:{self.block}:{self.attempt}:{self.position}:{purpose}"
         random.Random(place).shuffle(order)
         return order
 
@@ -163,7 +170,7 @@ def order_rotations(
 ) -> list[Rotation]:
     """Return the rotations of turns block ``number`` (from 1): one of all variants, and the
     baseline twice; ``in_pairs``, one for each variant and the baseline, and one of the baseline
-    alone, twice. Members start in an order that is drawn, the baseline's first server first.
+    alone, twice. The baseline's first server comes first.
     """
     baseline: tuple[str, Role] = (experiment.baseline, "A1")
     others: list[tuple[str, Role]] = [(experiment.baseline, "A2")]

@@ -117,10 +117,6 @@ class Client:
         """Kill it at once."""
         self._child.stop(signal.SIGKILL, 0)
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to it and what it has started."""
-        self._child.send(number)
-
     def result(self, ended: Exit) -> Result:
         """Return the totals of a run that has ended and whose reports were read. ClientFailed, with
         the client's message, if there are none.

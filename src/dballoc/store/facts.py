@@ -125,14 +125,12 @@ class DuetFacts:
 @dataclass(frozen=True, kw_only=True)
 class TurnsFacts:
     """How turns are run. ``none``: why there are none. ``in_pairs``: each variant's server takes
-    turns with a baseline's alone, instead of all with each other; ``seconds`` of a turn, the first
-    ``discard`` of which do not count.
+    turns with a baseline's alone, instead of all with each other; ``seconds`` of a turn.
     """
 
     none: Word | None = None
     in_pairs: bool = False
     seconds: Amount = 0.0
-    discard: Amount = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -501,7 +501,7 @@ class SliceCounterRow(TrialPart):
 @dataclass(kw_only=True)
 class TurnRow(TrialPart):
     """A turn of a server under the highest level of a workload: it had the machine, while the other
-    servers of its rotation were stopped. The begin of every turn is left out.
+    servers of its rotation were stopped.
     """
 
     KEY = ("workload", "round")

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.long
 
 def write_recommendation(out: Path, ending: str | None, figures: list[dict[str, Any]]) -> None:
     out.mkdir(exist_ok=True)
-    data = {"ending": ending, "candidates": [{"figures": []}, {"figures": figures}]}
+    words = {"headline": "Use tcmalloc", "answer": "use", "reason": ""}
+    data = {"ending": ending, "candidates": [{"figures": []}, {"figures": figures}], **words}
     (out / "recommendation.json").write_text(json.dumps(data))
 
 
@@ -64,20 +65,23 @@ def test_what_is_descriptive_is_no_difference_shown(make: Make) -> None:
             {"metric": "rss_idle", "verdict": None, **low},
             {"metric": "cpu", "verdict": "no difference shown", "low": 0.99, "high": 1.01},
             {"metric": "tps", "verdict": "not judged yet", "low": None, "high": None},
+            {"metric": "tps", "verdict": "", "low": 0.9, "high": 1.1, "ratio": 1.0, "bound": 0.97},
+            {"metric": "tps", "verdict": "", "low": 0.9, "high": 1.1, "ratio": 1.0},
         ],
     )
     demo = demo_pairs.read_demo(out)
-    assert (demo.decided, demo.rss_decided) == (1, [True])
+    assert demo.rss_decided == [True]
+    assert demo.below == pytest.approx([0.03, 0.1])
     assert (len(demo.cpu), demo.slice_scatter) == (1, None)
 
 
 def test_an_hour_is_noisy_by_the_hog_or_by_its_slices() -> None:
     def judge(scatter: float | None, *, has_hog: bool) -> str:
         demo = demo_pairs.Demo(
-            minutes=9.0, cpu=[0.02], rss=[0.01], rss_decided=[False], decided=0,
-            slice_scatter=scatter,
+            minutes=9.0, cpu=[0.02], rss=[0.01], rss_decided=[False], below=[0.02],
+            headline="Use tcmalloc", is_settled=True, slice_scatter=scatter,
         )  # fmt: skip
-        [(words, met)] = [t for t in demo_pairs.judge_demo(demo, has_hog=has_hog) if "hour" in t[0]]
+        [(words, met)] = [t for t in demo_pairs.judge_demo(demo, has_hog=has_hog) if "CPU" in t[0]]
         assert met is ("noisy" in words)
         return words
 

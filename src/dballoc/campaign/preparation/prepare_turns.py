@@ -60,10 +60,16 @@ def prepare_turns(
     """
     refuse_unsuitable_loads(experiment, sysbench, "turns load their servers")
     for name in experiment.workloads:
-        if sysbench.workload(name).driver != "sysbench":
+        work = sysbench.workload(name)
+        if work.driver != "sysbench":
             raise UsageError(
                 f"{name}: turns count each transaction as it ends, which HammerDB does not tell; "
                 "use --design solo"
+            )
+        if work.program or work.backup:
+            raise UsageError(
+                f"{name}: it runs a program beside its clients, which would not stop with them in "
+                "turns; use --design solo"
             )
     baseline = experiment.find(experiment.baseline)
     for variant in experiment.variant:

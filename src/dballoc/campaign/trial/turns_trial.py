@@ -2,8 +2,10 @@
 the whole machine; the others and their clients are stopped (SIGSTOP).
 
 A stopped server keeps its locks, its transactions and what it was about to answer, and goes on with
-them in its next turn, so a stop is no part of what it did. What its clock noticed meanwhile (a page
-cleaner or a timer that is due) happens at the begin of its turn, which does not count.
+them in its next turn, so a stop is no part of what it did. Nothing of a turn is left out: a
+server's turns are one piece of its time, and only at the begin of the first and the end of the last
+is a transaction cut. What its clock noticed meanwhile (a page cleaner or a timer that is due) costs
+each server the same at the begin of a turn.
 """
 
 import contextlib
@@ -22,10 +24,10 @@ from dballoc.campaign.trial.fault import Fault
 from dballoc.campaign.trial.host_thp import switch_thp
 from dballoc.campaign.trial.loaded_server import LoadedServer, ServerFailed, warm_up_by_sql
 from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
-from dballoc.experiment.model import TURN_DISCARD
 from dballoc.experiment.schedule import Rotation
 from dballoc.experiment.trial_steps import Step
 from dballoc.ground.files.output_directory import OutputDirectory
+from dballoc.host.process.handle import Process
 from dballoc.load.transaction_counter import TransactionCounter
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
@@ -78,6 +80,8 @@ class _TurnTaker(LoadedServer):
     def __init__(self, life: ServerLife) -> None:
         super().__init__(life)
         self.counter: TransactionCounter | None = None
+        self.client_process: Process | None = None
+        self.transactions = 0
         self.is_stopped = False
 
     @property
@@ -100,24 +104,30 @@ class _TurnTaker(LoadedServer):
     def start_client(self, step: Step, seconds: float) -> None:
         """Start the client of a step."""
         assert step.threads
-        self.counter = TransactionCounter(step.threads)
+        self.counter, self.transactions = TransactionCounter(step.threads), 0
         self.client = self.life.start_client(
             step, seconds, self.life.prepared.client_cpus, counter=self.counter
         )
+        try:
+            self.client_process = Process.open(self.client.pid)
+        except OSError:
+            raise Fault("client", f"{step.title}: {self.client.program} ended early") from None
 
     def end_client(self) -> None:
         """Kill the client, and let the server go on."""
         if self.client:
             self.client.kill()
-            self.client = None
+            self.client = self.client_process = None
         if self.counter:
             self.counter.close()
             self.counter = None
         self.resume()
 
-    def read_total(self) -> int:
-        """Return how many transactions its client has ended."""
-        return self.counter.read_total() if self.counter else 0
+    def count_ended(self) -> int:
+        """Return how many transactions its client has ended since the last call."""
+        before = self.transactions
+        self.transactions = self.counter.read_total() if self.counter else before
+        return self.transactions - before
 
     def stop(self) -> None:
         """Stop the server, then its client."""
@@ -131,9 +141,10 @@ class _TurnTaker(LoadedServer):
             self.is_stopped = False
 
     def _send(self, number: signal.Signals) -> None:
-        self.life.running.child.send(number)
-        if self.client:
-            self.client.send(number)
+        # By themselves, not by the guardian: on a busy machine it would answer late.
+        self.life.running.process.send(number)
+        if self.client_process:
+            self.client_process.send(number)
 
 
 @dataclass(kw_only=True)
@@ -186,7 +197,9 @@ class _RunningRotation:
         return [member.life.finish() for member in self.members]
 
     def _list_running(self) -> list[_TurnTaker]:
-        return [member for member in self.members if not member.has_failed]
+        """Return the members without a fault, in the order in which they start."""
+        started = [self.members[index] for index in self.rotation.order_starts()]
+        return [member for member in started if not member.has_failed]
 
     @contextlib.contextmanager
     def _drop_after_fault(self, member: _TurnTaker, when: str) -> Iterator[None]:
@@ -213,7 +226,7 @@ class _RunningRotation:
     def _start_servers(self) -> None:
         """Start all servers at once. Raises ServerFailed if there is nothing left to compare."""
         host_thp = switch_thp(self.context.custody, self.context.setting, self.shared_host.settings)
-        for member in self.members:
+        for member in self._list_running():
             member.life.host_thp = host_thp
             with self._drop_after_fault(member, "its start"):
                 member.life.start()
@@ -234,7 +247,7 @@ class _RunningRotation:
 
     def _wait_for_transaction(self, step: Step, member: _TurnTaker) -> None:
         began = time.monotonic()
-        while not member.read_total():
+        while not member.count_ended():
             member.check(step.title)
             elapsed = time.monotonic() - began
             if elapsed > _FIRST_TRANSACTION:
@@ -277,29 +290,23 @@ class _RunningRotation:
         did. Raises Fault.
         """
         assert step.workload
-        member.resume()
         began = time.monotonic()
-        self._wait_until(step, member, began + TURN_DISCARD)
-        first, counted_from = member.read_total(), time.monotonic()
-        self._wait_until(step, member, counted_from + self.experiment.turns.length - TURN_DISCARD)
-        last, ended = member.read_total(), time.monotonic()
+        member.resume()
+        member.check(step.title)
+        time.sleep(max(0.0, began + self.experiment.turns.length - time.monotonic()))
         member.stop()
+        ended = time.monotonic()
         row = TurnRow(
             workload=step.workload,
             round=number,
             place=place,
-            t=counted_from - member.life.t0,
-            seconds=ended - counted_from,
-            transactions=last - first,
+            t=began - member.life.t0,
+            seconds=ended - began,
+            transactions=member.count_ended(),
         )
         if number >= 0:
             member.life.record.rows.append(row)
         return row
-
-    def _wait_until(self, step: Step, member: _TurnTaker, moment: float) -> None:
-        while (remaining := moment - time.monotonic()) > 0:
-            time.sleep(min(remaining, 4 * _POLL))
-        member.check(step.title)
 
     def _show(self, step: Step, member: _TurnTaker, row: TurnRow, elapsed: float) -> None:
         rss = member.life.mark.rss if member.life.mark else 0

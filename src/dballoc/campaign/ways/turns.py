@@ -92,9 +92,11 @@ class TurnsBlocks(ServerBlocks[Rotation]):
         records = turns_trial.run_trial(
             self._session.trial_context, rotation, self.rounds.number, templates, directory
         )
-        experiment = self._setting.experiment
-        load = len(rotation.members) * len(experiment.workloads) * experiment.turns.length
-        self._overheads.append(time.monotonic() - began - self.rounds.number * load)
+        _, a_round = estimate_turns_costs(self._setting)
+        part = len(rotation.members) / count_servers_in_turns(self._setting)
+        load = self.rounds.number * a_round * part
+        # Where a server failed there may be less than was planned.
+        self._overheads.append(max(0.0, time.monotonic() - began - load))
         return records
 
     def fit_block(self, seconds: float) -> float | None:

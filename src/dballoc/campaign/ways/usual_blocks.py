@@ -158,9 +158,11 @@ def estimate_pilot_seconds(setting: PreparedCampaign) -> float:
 # rounds: several blocks of some seconds beat few long ones, as a start has luck of its own.
 BLOCK_LOAD = 3.0
 # With fewer rounds, chance decides whose turn a burst of other work hits.
-LEAST_ROUNDS = 6
+LEAST_ROUNDS = 4
 # Seconds to start and stop a server beside others, and to connect its clients.
 _PER_SERVER = 0.7
+# Seconds that a turn takes longer than it says, as dballoc waits for a CPU.
+_PER_TURN = 0.02
 
 # Standard deviations of ln(variant ÷ baseline): from start to start, and of one second of load for
 # each server; a block of so many seconds has the second ÷ √seconds (docs/evidence.md, from
@@ -180,7 +182,7 @@ def estimate_turns_costs(setting: PreparedCampaign) -> tuple[float, float]:
     workloads.
     """
     experiment, servers = setting.experiment, count_servers_in_turns(setting)
-    workloads, length = len(experiment.workloads), experiment.turns.length
-    warm = math.ceil(experiment.turns_warmup / length) * length
+    workloads, turn = len(experiment.workloads), experiment.turns.length + _PER_TURN
+    warm = math.ceil(experiment.turns_warmup / experiment.turns.length) * turn
     overhead = _PER_SERVER + estimate_copy_seconds(setting) + workloads * (PER_LOAD + warm)
-    return PER_BLOCK + servers * overhead, workloads * servers * length
+    return PER_BLOCK + servers * overhead, workloads * servers * turn

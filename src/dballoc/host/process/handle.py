@@ -8,6 +8,7 @@ process alone; a pidfd says at once that it has ended (pidfd_open(2), Linux 5.3)
 import contextlib
 import os
 import select
+import signal
 import socket
 import struct
 import weakref
@@ -76,6 +77,16 @@ class Process:
     def own(cls) -> Self:
         """Open this process."""
         return cls.open(os.getpid())
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, unless it has ended: to no process that has its PID now. Raises OSError
+        if that is forbidden.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            if self.pidfd is not None:
+                signal.pidfd_send_signal(self.pidfd, number)
+            elif not self.has_ended():
+                os.kill(self.pid, number)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"pidfd": None}

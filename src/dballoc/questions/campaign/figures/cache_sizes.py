@@ -61,7 +61,7 @@ class CacheLine:
         """Bytes of peak RSS for each further byte of cache, from the smallest size that survives to
         the largest; None below two. What a server has beside its cache is not in it.
         """
-        if len(self.survivors) < 2:
+        if not self.survivors or self.survivors[0].size == self.survivors[-1].size:
             return None
         first, last = self.survivors[0], self.survivors[-1]
         assert first.peak is not None and last.peak is not None
@@ -100,7 +100,8 @@ def read_cache_lines(campaign: Campaign) -> list[CacheLine]:
         CacheLine(name=name, sizes=tuple(of_line))
         for name, of_line in groupby(points, key=lambda point: point.line)
     ]
-    return grouped if any(len(line.sizes) > 1 for line in grouped) else []
+    differ = any(len({point.size for point in line.sizes}) > 1 for line in grouped)
+    return grouped if differ else []
 
 
 def _describe_but_cache(variant: Variant) -> str:

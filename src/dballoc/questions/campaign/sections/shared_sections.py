@@ -221,7 +221,7 @@ def _describe_turns(campaign: Campaign, procedure: Procedure) -> str:
         f"Turns, {count(procedure.looks[-1], 'block')} planned. In a block {alive}, each on data "
         f"of its own, with {count(max(e.threads), 'client')}. One server at a time has the whole "
         f"machine, for {format_duration(facts.seconds)}; the others and their clients are stopped "
-        f"(SIGSTOP). The first {format_duration(facts.discard)} of a turn do not count. In every "
+        "(SIGSTOP). In every "
         "round each server has a turn, in an order drawn anew. Transactions are counted as they "
         "end, by the clients. Estimate: per block d = ln(variant's transactions per second of its "
         "turns) − mean of the baseline's; the ratio is exp(mean d), its interval Student's t on "

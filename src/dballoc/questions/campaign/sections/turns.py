@@ -49,8 +49,7 @@ def _describe_turns(campaign: Campaign) -> str:
         played = f" A server had {turns} in a block."
     return (
         f"{alive}, each with {count(clients, 'client')}; one at a time has the whole machine, for "
-        f"{number(facts.seconds)} s, while the others are stopped. The first "
-        f"{number(facts.discard)} s of a turn do not count.{played}"
+        f"{number(facts.seconds)} s, while the others are stopped.{played}"
     )
 
 
