@@ -14,7 +14,14 @@ from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.trial_steps import plan_steps
-from dballoc.store.facts import DuetFacts, Environment, Facts, ScatterComponents, SlicePlan
+from dballoc.store.facts import (
+    DuetFacts,
+    Environment,
+    Facts,
+    ScatterComponents,
+    SlicePlan,
+    TurnsFacts,
+)
 from dballoc.store.results import Results, TrialRecord
 from dballoc.store.rows import (
     BlockRow,
@@ -102,6 +109,7 @@ def facts(experiment: Experiment, planned: int, designs: list[str]) -> Facts:
         server_user="jane",
         designs=tuple(map(Design, designs)),
         duet=DUET if "duet" in designs else DuetFacts(),
+        turns=TurnsFacts(seconds=0.2 if "turns" in designs else 0.0),
     )
 
 

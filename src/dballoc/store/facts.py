@@ -342,6 +342,8 @@ def parse_facts(rows: Mapping[str, str]) -> Facts:
         raise readers.Unfit("campaign: replay is missing")
     if Design.DUET in facts.designs and not (facts.duet.halves and facts.duet.threads):
         raise readers.Unfit("campaign: duet: halves or threads are missing")
+    if Design.TURNS in facts.designs and not facts.turns.seconds:
+        raise readers.Unfit("campaign: turns: seconds are missing")
     return facts
 
 

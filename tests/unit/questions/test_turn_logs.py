@@ -17,6 +17,8 @@ Make = Callable[..., Path]
 
 # Of each server's turns: half of their seconds, and so of their transactions, in the last.
 HALF = "UPDATE turn SET seconds = seconds / 2, transactions = transactions / 2 WHERE round = 2"
+# One turn in which the machine stood still for most of the time.
+LATE = "UPDATE turn SET seconds = 2.0, transactions = 900 WHERE trial = 3 AND round = 1"
 
 
 def find_logs(directory: Path) -> dict[tuple[str, str], list[float]]:
@@ -39,6 +41,13 @@ def test_a_variant_is_relative_to_the_mean_of_the_baselines_servers(make: Make) 
 def test_long_and_short_turns_weigh_by_their_time(make: Make) -> None:
     plain = find_logs(make("a", design="turns", blocks=2, threads=[4]))
     assert find_logs(make("b", design="turns", blocks=2, threads=[4], sql=(HALF,))) == {
+        key: pytest.approx(logs) for key, logs in plain.items()
+    }
+
+
+def test_a_round_with_a_late_turn_counts_for_nobody(make: Make) -> None:
+    plain = find_logs(make("a", design="turns", blocks=2, threads=[4]))
+    assert find_logs(make("b", design="turns", blocks=2, threads=[4], sql=(LATE,))) == {
         key: pytest.approx(logs) for key, logs in plain.items()
     }
 

@@ -126,7 +126,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
 
 
 def count_most_clients(experiment: Experiment) -> int:
-    """Return how many clients a server must have room for. It is the same in both designs, because
+    """Return how many clients a server must have room for. It is the same in all designs, because
     room for clients costs memory.
     """
     duet = (

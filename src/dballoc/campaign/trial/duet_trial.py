@@ -177,7 +177,8 @@ class _RunningDuet:
             for side in self.order:
                 with side.note_faults("its start"):
                     side.life.wait_until_ready()
-            warm_up_by_sql(self.context, self.order)
+            for side in self.order:
+                warm_up_by_sql(self.context, side)
             for number, workload in enumerate(self.experiment.workloads, 1):
                 self._run_workload(number, workload)
             for side in self.order:

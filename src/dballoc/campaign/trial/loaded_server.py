@@ -1,7 +1,7 @@
 """A server with its client, one of several that are alive at once in a trial."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pymysql
 
@@ -59,16 +59,15 @@ class LoadedServer:
         trial.rss_peak = max(trial.rss_peak or 0, self.life.sampler.sample().peak)
 
 
-def warm_up_by_sql(context: TrialContext, servers: Sequence[LoadedServer]) -> None:
-    """Run the experiment's statements on each server, one after the other. Raises ServerFailed."""
+def warm_up_by_sql(context: TrialContext, server: LoadedServer) -> None:
+    """Run the experiment's statements on a server. Raises ServerFailed."""
     setting = context.setting
     for sql in list_warmup_statements(setting.experiment, setting.contents.tables):
-        for server in servers:
-            with server.note_faults(sql):
-                samples: list[ProcessSample] = []
-                try:
-                    with sample_in_background(server.life.sampler.sample) as samples:
-                        server.life.running.admin.scan(sql)
-                except pymysql.Error as error:
-                    server.life.record.trial.rss_peak = max((s.peak for s in samples), default=None)
-                    raise server.life.explain_refusal(error, sql, "warmup_sql") from None
+        with server.note_faults(sql):
+            samples: list[ProcessSample] = []
+            try:
+                with sample_in_background(server.life.sampler.sample) as samples:
+                    server.life.running.admin.scan(sql)
+            except pymysql.Error as error:
+                server.life.record.trial.rss_peak = max((s.peak for s in samples), default=None)
+                raise server.life.explain_refusal(error, sql, "warmup_sql") from None

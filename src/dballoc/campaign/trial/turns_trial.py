@@ -182,7 +182,9 @@ class _RunningRotation:
     def run(self) -> list[TrialRecord]:
         with contextlib.suppress(ServerFailed):
             self._start_servers()
-            warm_up_by_sql(self.context, self.members)
+            for member in self._list_running():
+                with self._drop_after_fault(member, "warmup_sql"):
+                    warm_up_by_sql(self.context, member)
             for number, workload in enumerate(self.experiment.workloads, 1):
                 self._run_workload(number, workload)
         for member in self._list_running():

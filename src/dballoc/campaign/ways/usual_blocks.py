@@ -167,7 +167,7 @@ _PER_TURN = 0.02
 # Standard deviations of ln(variant ÷ baseline): from start to start, and of one second of load for
 # each server; a block of so many seconds has the second ÷ √seconds (docs/evidence.md, from
 # benchmarks/turns.py).
-TURNS_START, TURNS_SECOND = 0.008, 0.036
+TURNS_START, TURNS_SECOND = 0.01, 0.05
 
 
 def count_servers_in_turns(setting: PreparedCampaign) -> int:

@@ -22,6 +22,11 @@ _BLOCK_LOGS: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
+# A turn that lasted so many times as long as planned was late: the machine stood still in it, so
+# its round counts for no server.
+LATE = 1.5
+
+
 def read_declared_estimate(campaign: Campaign) -> Estimate:
     """Read which estimate the campaign declared before its first block."""
     return campaign.facts.duet.estimate
@@ -53,12 +58,15 @@ def compute_turn_logs(campaign: Campaign, workload: str | None = None) -> pl.Dat
     """Return one row a block and server that took turns: block, variant, role ("A2" for the
     baseline's second), workload, ``log``: ln of its throughput ÷ the baseline's, which is the mean
     of the baseline's servers in its rotation, of A2 that of A1. Only servers that ended well count,
-    in the attempt that counts.
+    in the attempt that counts, and only rounds without a late turn (:data:`LATE`).
     """
     turns = campaign.turn if workload is None else campaign.turn.filter(workload=workload)
     good = campaign.rotation.filter("counted", outcome="ok")
+    is_late = pl.col("seconds") > LATE * campaign.facts.turns.seconds
+    of_round = ["block", "position", "workload", "round"]
     rates = (
         turns.join(good.select("trial", "block", "position", "variant", "role"), on="trial")
+        .filter(~is_late.any().over(of_round))
         .group_by("block", "position", "workload", "variant", "role")
         .agg(rate=pl.col("transactions").sum() / pl.col("seconds").sum())
         .filter(pl.col("rate") > 0)
