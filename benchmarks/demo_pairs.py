@@ -210,7 +210,9 @@ def main() -> int:
     asked.out.mkdir(parents=True, exist_ok=True)
     draw = random.Random(asked.seed)
     reached: dict[str, list[bool]] = {}
-    of_program: dict[str, list[Demo]] = {"new": []} | ({"old": []} if asked.old else {})
+    of_program: dict[str, list[Demo]] = {
+        name: [] for name in (["new", "old"] if asked.old else ["new"])
+    }
     for pair in range(1, asked.pairs + 1):
         order = draw.sample(["old", "new"], 2) if asked.old else ["new"]
         for name, demo in run_pair(asked, pair, order).items():

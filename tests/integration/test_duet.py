@@ -227,7 +227,7 @@ def test_with_one_cpu_the_default_is_solo_and_says_so(
     assert "duet blocks" not in done.stdout
 
 
-def test_a_campaign_that_goes_on_with_solo_says_why_in_its_report(
+def test_a_campaign_that_goes_on_without_duets_says_why_in_its_report(
     run_cli: Cli, tiny_experiment: Experiment, out: Path
 ) -> None:
     file = tiny_experiment(variant=[{"name": "glibc"}], warmup_sql=[], time={"idle": "0s"})
@@ -236,7 +236,7 @@ def test_a_campaign_that_goes_on_with_solo_says_why_in_its_report(
     assert done.status == 0, done.text
     assert "no duet: a duet needs two cores" in done.stdout
     assert "No duet was played" in (out / "report.md").read_text(encoding="utf-8")
-    assert {r["design"] for r in rows(out, "SELECT design FROM trial")} == {"solo"}
+    assert {r["design"] for r in rows(out, "SELECT design FROM trial")} == {"solo", "turns"}
 
 
 def test_memory_for_one_server_only(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:

@@ -96,5 +96,5 @@ def test_a_duet_of_replicas_is_refused(
 ) -> None:
     done = run_cli("bench", tiny_experiment(workloads=["replica"], design="duet"), "--out", out)
     assert done.status == 2, done.text
-    assert done.stderr.startswith("dballoc: replica: a duet has a half of the CPUs for a server")
+    assert done.stderr.startswith("dballoc: replica: a duet loads both servers at once, but a ")
     assert done.stderr.count("\n") == 1

@@ -67,16 +67,12 @@ def test_the_report_judges_throughput_in_turns(campaign: Path) -> None:
 
 
 def test_a_server_that_fails_leaves_the_others_their_turns(
-    run_cli: Cli, tiny_experiment: Experiment, out: Path, tmp_path_factory: pytest.TempPathFactory
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, fresh_directory
 ) -> None:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("needs a C compiler: apt-get install gcc libc6-dev")
-    place = tmp_path_factory.mktemp("native")
-    for directory in (place, *place.parents[:3]):
-        if directory.stat().st_uid == os.geteuid():
-            directory.chmod(0o755)
-    library = place / "libfaulty.so"
+    library = fresh_directory() / "libfaulty.so"
     source = Path(__file__).parent.parent / "native" / "faulty.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
     variants = [

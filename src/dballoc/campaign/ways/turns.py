@@ -52,8 +52,8 @@ def plan_rounds(setting: PreparedCampaign) -> tuple[int, int]:
     blocks, load = FIRST_LOOK, BLOCK_LOAD
     if share is not None:
         blocks, load = choose_blocks(setting, Design.TURNS, share)
-    rounds = experiment.turns.rounds or math.ceil(load / experiment.turns.length)
-    return experiment.blocks or blocks, max(LEAST_ROUNDS, rounds)
+    fitting = max(LEAST_ROUNDS, math.ceil(load / experiment.turns.length))
+    return experiment.blocks or blocks, experiment.turns.rounds or fitting
 
 
 class TurnsBlocks(ServerBlocks[Rotation]):
