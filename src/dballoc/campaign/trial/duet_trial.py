@@ -183,7 +183,7 @@ class _RunningDuet:
                 self._run_workload(number, workload)
             for side in self.order:
                 with side.note_faults("its last sample"):
-                    side.update_rss_peak()
+                    side.note_memory_peak()
             for side in self.order:
                 with side.note_faults("its shutdown"):
                     side.life.ask_to_stop()
@@ -247,7 +247,7 @@ class _RunningDuet:
             for side in self.order:
                 with side.note_faults(step.title):
                     side.check(step.title)
-                    side.update_rss_peak()
+                    side.note_memory_peak()
                     if elapsed > self.experiment.duet_warmup + _FIRST_REPORT and not side.intervals:
                         raise Fault(
                             "client",
@@ -262,7 +262,7 @@ class _RunningDuet:
             self.sides[i].move_to(halves[i])
             # At the start of the slice, which does not count.
             with self.sides[i].note_faults(step.title):
-                self.sides[i].update_rss_peak()
+                self.sides[i].note_memory_peak()
         self._wait_until(step, began + self.slices.discard)
         before, time_before = self._read_counters(step, number), host_sampler.read_cpu_time()
         # On a busy machine the swap and the reading take longer than what is left out; the part

@@ -53,7 +53,7 @@ class LoadedServer:
                     raise explain_client_failure(self.life, when, error) from None
                 raise Fault("client", f"{when}: {self.client.program} ended early")
 
-    def update_rss_peak(self) -> None:
+    def note_memory_peak(self) -> None:
         """Note the server's highest RSS so far: at the end it may be gone."""
         trial = self.life.record.trial
         trial.rss_peak = max(trial.rss_peak or 0, self.life.sampler.sample().peak)

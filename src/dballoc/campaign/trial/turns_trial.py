@@ -189,7 +189,7 @@ class _RunningRotation:
                 self._run_workload(number, workload)
         for member in self._list_running():
             with self._drop_after_fault(member, "its last sample"):
-                member.update_rss_peak()
+                member.note_memory_peak()
         for member in self._list_running():
             with self._drop_after_fault(member, "its shutdown"):
                 member.life.ask_to_stop()
