@@ -29,7 +29,6 @@ from pathlib import Path
 
 from campaigns import NOISY
 from cpu_hog import noisy_machine
-from scipy.special import stdtrit
 
 from dballoc.store.facts import FINAL_ENDINGS
 
@@ -133,16 +132,6 @@ def describe(name: str, demo: Demo) -> str:
         f"{name:8} {demo.minutes:5.1f} min  {'; '.join(widths)}; throughput's bound {below}"
         f"{scatter}: {demo.headline}"
     )
-
-
-def compute_geometric_mean(ratios: list[float]) -> tuple[float, float, float]:
-    """Return the geometric mean and the ends of its 95 % t interval; an open interval for one."""
-    logs = [math.log(ratio) for ratio in ratios]
-    mean = statistics.fmean(logs)
-    if len(logs) < 2:
-        return math.exp(mean), 0.0, math.inf
-    half = float(stdtrit(len(logs) - 1, 0.975)) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
 def judge_demo(demo: Demo, *, has_hog: bool) -> list[tuple[str, bool]]:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from campaigns import run
-from demo_pairs import compute_geometric_mean
 from duet import experiment
+from scipy.special import stdtrit
 
 from dballoc.questions.compare.baseline_comparison import collect_logs, list_metrics
 from dballoc.questions.compare.campaign_tables import Campaign
@@ -49,6 +49,16 @@ def run_campaign(out: Path, part: str, duet: dict[str, Any], seed: int) -> Campa
         seed=seed,
     )
     return run(out / str(table["name"]), table)
+
+
+def compute_geometric_mean(ratios: list[float]) -> tuple[float, float, float]:
+    """Return the geometric mean and the ends of its 95 % t interval; an open interval for one."""
+    logs = [math.log(ratio) for ratio in ratios]
+    mean = statistics.fmean(logs)
+    if len(logs) < 2:
+        return math.exp(mean), 0.0, math.inf
+    half = float(stdtrit(len(logs) - 1, 0.975)) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
 def main() -> None:
