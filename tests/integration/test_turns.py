@@ -62,7 +62,7 @@ def test_one_server_at_a_time_has_the_machine(campaign: Path) -> None:
 def test_the_report_judges_throughput_in_turns(campaign: Path) -> None:
     report = (campaign / "report.md").read_text(encoding="utf-8")
     assert "Throughput in turns" in report
-    assert "A server had 3 turns in a block." in report
+    assert "A server had 3 turns that count in a block." in report
     assert (campaign / "csv" / "turns.csv").exists()
 
 

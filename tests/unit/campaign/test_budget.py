@@ -86,7 +86,7 @@ def test_what_takes_longer_has_more_time(costs: dict[str, float]) -> None:
 
 
 @pytest.mark.usefixtures("costs")
-def test_ten_minutes_settle_all_three() -> None:
+def test_ten_minutes_have_blocks_enough_of_all_three() -> None:
     setting = make_setting(560.0)
     shares = share(setting)
     blocks = {d: choose_blocks(setting, d, seconds)[0] for d, seconds in shares.items()}

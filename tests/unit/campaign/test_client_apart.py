@@ -469,4 +469,4 @@ def test_what_is_loaded_from_the_servers_host_alone_is_refused(
 
 def test_a_solo_campaign_stays_as_it_is(experiment: MakeExperiment) -> None:
     setting = make_setting(experiment(design="solo"))
-    assert pair_hosts.fit_setting(setting) == setting
+    assert pair_hosts.fit_setting(setting) is setting

@@ -63,6 +63,7 @@ def test_relative_figures_do_not_see_what_moved_everybody_and_absolute_ones_do(m
 def test_the_family_shares_the_error_and_the_rest_has_plain_intervals(make: Make) -> None:
     found = compared(make("a"), make("b"))
     assert found.confidence == pytest.approx(1 - 0.8**2 * 0.025 / 2)
+    assert len(found.figures) > 5
     for figure in found.figures:
         assert figure.ratio
         assert figure.ratio.confidence == (found.confidence if figure.metric.question else 0.95)

@@ -27,8 +27,7 @@ class BlockRequest(HostRequest):
     the driver; ``variants``: those columns of each variant that must be the same on the host;
     ``sysbench``: the version of the driver's, which must be that of all hosts; ``earlier_probes``:
     seconds of the fixed probe in the blocks that ran there before; ``client``: where the load comes
-    from, None for the same host;
-    ``fetched``: what the driver has fetched for it
+    from, None for the same host; ``fetched``: what the driver has fetched for it
     (:mod:`dballoc.campaign.elsewhere.fetch_like_driver`).
     """
 

@@ -19,7 +19,12 @@ from dballoc.campaign.observer import Tick
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet
 from dballoc.campaign.trial.fault import Fault
 from dballoc.campaign.trial.host_thp import switch_thp
-from dballoc.campaign.trial.loaded_server import LoadedServer, ServerFailed, warm_up_by_sql
+from dballoc.campaign.trial.loaded_server import (
+    LoadedServer,
+    ServerFailed,
+    cleaning_up,
+    warm_up_by_sql,
+)
 from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
 from dballoc.experiment.schedule import Pairing
 from dballoc.experiment.trial_steps import Step
@@ -99,11 +104,8 @@ def run_trial(
         templates=templates,
         directory=directory,
     )
-    try:
+    with cleaning_up(trial.sides):
         return trial.run()
-    finally:
-        for side in trial.sides:
-            side.life.clean_up()
 
 
 class _DuetSide(LoadedServer):

@@ -1,7 +1,7 @@
 """A server with its client, one of several that are alive at once in a trial."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pymysql
 
@@ -57,6 +57,17 @@ class LoadedServer:
         """Note the server's highest RSS so far: at the end it may be gone."""
         trial = self.life.record.trial
         trial.rss_peak = max(trial.rss_peak or 0, self.life.sampler.sample().peak)
+
+
+@contextlib.contextmanager
+def cleaning_up(servers: Sequence[LoadedServer]) -> Iterator[None]:
+    """Stop what still runs of all servers, and remove their scratch data, when this block ends; of
+    the others, too, where one of them cannot.
+    """
+    with contextlib.ExitStack() as ends:
+        for server in servers:
+            ends.callback(server.life.clean_up)
+        yield
 
 
 def warm_up_by_sql(context: TrialContext, server: LoadedServer) -> None:

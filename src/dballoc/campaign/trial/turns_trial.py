@@ -22,7 +22,12 @@ from pydantic import ConfigDict, Field
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.trial.fault import Fault
 from dballoc.campaign.trial.host_thp import switch_thp
-from dballoc.campaign.trial.loaded_server import LoadedServer, ServerFailed, warm_up_by_sql
+from dballoc.campaign.trial.loaded_server import (
+    LoadedServer,
+    ServerFailed,
+    cleaning_up,
+    warm_up_by_sql,
+)
 from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
 from dballoc.experiment.schedule import Rotation
 from dballoc.experiment.trial_steps import Step
@@ -37,6 +42,8 @@ from dballoc.store.rows import TurnRow
 # first transaction.
 _POLL = 0.05
 _FIRST_TRANSACTION = 60.0
+# No client ends so many; beyond, something else has written into its counters.
+_MOST_TRANSACTIONS = 10**15
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,8 @@ def run_trial(
         templates=templates,
         directory=directory,
     )
-    try:
+    with cleaning_up(trial.members):
         return trial.run()
-    finally:
-        for member in trial.members:
-            member.life.clean_up()
 
 
 class _TurnTaker(LoadedServer):
@@ -124,9 +128,13 @@ class _TurnTaker(LoadedServer):
         self.resume()
 
     def count_ended(self) -> int:
-        """Return how many transactions its client has ended since the last call."""
+        """Return how many transactions its client has ended since the last call. Raises Fault if
+        its counters cannot be right.
+        """
         before = self.transactions
         self.transactions = self.counter.read_total() if self.counter else before
+        if not before <= self.transactions <= _MOST_TRANSACTIONS:
+            raise Fault("client", "its client's counters of transactions are damaged")
         return self.transactions - before
 
     def stop(self) -> None:

@@ -90,8 +90,9 @@ def compute_budget_share(setting: PreparedCampaign, design: Design) -> float | N
         return budget
     blocks = setting.experiment.blocks
     hurdles = _list_hurdles(setting)
+    costs = {each: _find_costs(setting, each) for each in designs}
     worth = {
-        (each, parts): _find_worth(setting, each, budget * parts / _PARTS, hurdles[each])
+        (each, parts): _find_worth(costs[each], budget * parts / _PARTS, hurdles[each])
         for each in designs
         for parts in range(1, _PARTS)
     }
@@ -103,7 +104,7 @@ def compute_budget_share(setting: PreparedCampaign, design: Design) -> float | N
     if blocks is not None and Design.SOLO in shares:
         # A solo block takes what it takes; the others share the rest as they would have.
         rest = 1 - shares[Design.SOLO] / budget
-        solo = blocks * usual_blocks.estimate_solo_block(setting).seconds
+        solo = blocks * costs[Design.SOLO].block
         shares = {each: (budget - solo) * share / budget / rest for each, share in shares.items()}
         shares[Design.SOLO] = solo
     return max(0.0, shares[design])
@@ -120,11 +121,10 @@ def _list_partitions(number: int) -> Iterator[tuple[int, ...]]:
                 yield tuple(b - a for a, b in pairwise((0, first, second, _PARTS)))
 
 
-def _find_worth(setting: PreparedCampaign, design: Design, seconds: float, hurdle: Hurdle) -> float:
+def _find_worth(costs: DesignCosts, seconds: float, hurdle: Hurdle) -> float:
     """Return ln of the probability that a design clears its hurdle in so many seconds. Where not
     two blocks fit it is the less, the less fits.
     """
-    costs = _find_costs(setting, design)
     chance = max(
         (chance for _, _, chance in _list_block_plans(costs, seconds, hurdle)), default=None
     )

@@ -3,14 +3,12 @@ chooses.
 """
 
 import math
-import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.campaign.interruptible_session import Session
-from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.preparation.prepare_duet import PreparedDuet
 from dballoc.campaign.trial import duet_trial
 from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.campaign.ways import duet_pilot
@@ -31,9 +29,8 @@ from dballoc.experiment.schedule import Pairing
 from dballoc.ground.errors import UsageError
 from dballoc.questions.compare.duet_plan import BlockCosts, fit_pairs
 from dballoc.questions.statistics.duet_estimates import compute_block_log
-from dballoc.servers.private.data_template import Template
 from dballoc.store.facts import DuetFacts
-from dballoc.store.results import Results, Row, TrialRecord, TrialStore
+from dballoc.store.results import Results, Row, TrialRecord
 from dballoc.store.rows import SliceRow
 
 
@@ -42,19 +39,13 @@ class DuetBlocks(ServerBlocks[Pairing]):
     machine runs no duet.
     """
 
-    def __init__(
-        self,
-        session: Session[PreparedCampaign],
-        store: TrialStore,
-        templates: Mapping[str, Template],
-        planned_seconds: float,
-    ) -> None:
-        super().__init__(session, store, templates, planned_seconds)
-        if session.setting.duet is None:
-            raise UsageError(f"no duet on this host: {session.setting.no_duet}")
-        self._duet = session.setting.duet
-        self._overheads: list[float] = []
-        self._has_pilot = False
+    _has_pilot = False
+
+    @property
+    def _duet(self) -> PreparedDuet:
+        if self._setting.duet is None:
+            raise UsageError(f"no duet on this host: {self._setting.no_duet}")
+        return self._setting.duet
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Pairing]:
         """Return the pairings of a block in their order."""
@@ -113,12 +104,9 @@ class DuetBlocks(ServerBlocks[Pairing]):
         return self.planned_seconds
 
     def _measure_costs(self) -> BlockCosts:
-        """Return what a block costs beside its slices: the median of the duets so far, without the
-        first one, which alone copies the data; before there are two, as estimated.
-        """
-        costs = estimate_duet_costs(self._setting)
-        measured = self._overheads[1:]
-        return replace(costs, overhead=statistics.median(measured)) if measured else costs
+        """Return what a block costs beside its slices, as measured; before that, as estimated."""
+        costs, measured = estimate_duet_costs(self._setting), self._find_overhead()
+        return costs if measured is None else replace(costs, overhead=measured)
 
     # -- the choice of slices ---------------------------------------------------------------------
 

@@ -1,13 +1,11 @@
 """Turns: all servers are alive, and one at a time has the whole machine."""
 
 import math
-import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.campaign.interruptible_session import Session
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.trial import turns_trial
 from dballoc.campaign.trial.turns_trial import Rounds
@@ -25,8 +23,7 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Rotation
 from dballoc.ground.errors import UsageError
 from dballoc.questions.compare.procedure import FIRST_LOOK
-from dballoc.servers.private.data_template import Template
-from dballoc.store.results import Results, TrialRecord, TrialStore
+from dballoc.store.results import Results, TrialRecord
 
 
 def estimate_turns(setting: PreparedCampaign) -> BlockEstimate:
@@ -57,36 +54,27 @@ def plan_rounds(setting: PreparedCampaign) -> tuple[int, int]:
 
 
 class TurnsBlocks(ServerBlocks[Rotation]):
-    """Runs the rotations of turns' blocks. Raises UsageError where this machine runs none."""
-
-    rounds: Rounds
-
-    def __init__(
-        self,
-        session: Session[PreparedCampaign],
-        store: TrialStore,
-        templates: Mapping[str, Template],
-        planned_seconds: float,
-    ) -> None:
-        super().__init__(session, store, templates, planned_seconds)
-        if session.setting.turns is None:
-            raise UsageError(f"no turns on this host: {session.setting.no_turns}")
-        _, number = plan_rounds(session.setting)
-        self.rounds = Rounds(number, session.setting.turns.in_pairs)
-        self._overheads: list[float] = []
+    """Runs the rotations of turns' blocks, once they have ``rounds``. Raises UsageError where this
+    machine runs none.
+    """
 
     def settle(self, results: Results, *, runs_here: bool) -> None:
-        """Go on as the campaign began, in pairs or not."""
-        self.rounds = replace(self.rounds, in_pairs=results.facts().turns.in_pairs)
+        """Plan the rounds, and go on as the campaign began, in pairs or not."""
+        _, number = plan_rounds(self._setting)
+        self.rounds = Rounds(number, results.facts().turns.in_pairs)
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Rotation]:
         """Return the rotations of a block in their order."""
+        if self._setting.turns is None:
+            raise UsageError(f"no turns on this host: {self._setting.no_turns}")
+        assert self.rounds
         return schedule.order_rotations(
             self._setting.experiment, number, attempt, in_pairs=self.rounds.in_pairs
         )
 
     def measure(self, rotation: Rotation, directory: Path) -> Sequence[TrialRecord]:
         """Run one rotation, and note what it takes beside its rounds."""
+        assert self.rounds
         began = time.monotonic()
         templates = {name: self._find_template(name) for name, _ in rotation.servers}
         records = turns_trial.run_trial(
@@ -105,10 +93,10 @@ class TurnsBlocks(ServerBlocks[Rotation]):
         """
         if self._setting.experiment.turns.rounds is not None or math.isinf(seconds):
             return None
+        assert self.rounds
         overhead, a_round = estimate_turns_costs(self._setting)
-        if len(self._overheads) > 1:  # the first one alone copies the data
-            rotations = len(self.list_trials(1, 0))
-            overhead = PER_BLOCK + rotations * statistics.median(self._overheads[1:])
+        if (measured := self._find_overhead()) is not None:
+            overhead = PER_BLOCK + len(self.list_trials(1, 0)) * measured
         number = max(LEAST_ROUNDS, int((seconds - overhead) / a_round))
         self.rounds = replace(self.rounds, number=number)
         self.planned_seconds = overhead + number * a_round

@@ -4,6 +4,7 @@ A further way is a file here with its blocks and its :class:`ServerWay`, a line 
 :data:`dballoc.campaign.ways.servers.WAYS`, and its words in :mod:`dballoc.experiment.designs`.
 """
 
+import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -141,6 +142,13 @@ class ServerBlocks(Blocks[PreparedCampaign, TrialT]):
     ) -> None:
         super().__init__(session, store, planned_seconds)
         self._templates = templates
+        self._overheads: list[float] = []
+
+    def _find_overhead(self) -> float | None:
+        """Return the seconds that a trial took beside its load: the median of those so far, without
+        the first one, which alone copies the data; None before there are two.
+        """
+        return statistics.median(self._overheads[1:]) if self._overheads[1:] else None
 
     @property
     def _setting(self) -> PreparedCampaign:

@@ -39,11 +39,10 @@ _SERIES = frozenset({"sample", "interval", "histogram", "host_sample"})
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
     """The tables of results.sqlite (dballoc.store.rows). ``trial`` and ``block`` are those of the
-    solo design,
-    ``duet`` and ``duet_block`` those of the duet, ``pilot`` the trials that sized the duet,
-    ``rotation`` and ``rotation_block`` those of turns. The
-    column ``counted`` says whether a trial enters the figures: of a block that was repeated because
-    the machine was disturbed, only the last attempt does.
+    solo design, ``duet`` and ``duet_block`` those of the duet, ``pilot`` the trials that sized the
+    duet, ``rotation`` and ``rotation_block`` those of turns. The column ``counted`` says whether a
+    trial enters the figures: of a block that was repeated because the machine was disturbed, only
+    the last attempt does.
     """
 
     facts: Facts

@@ -22,8 +22,8 @@ _BLOCK_LOGS: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-# A turn that lasted so many times as long as planned was late: the machine stood still in it, so
-# its round counts for no server.
+# A turn that lasted so many times as long as planned ended late, as dballoc got no CPU to end it.
+# Its round counts for no server: in a longer turn a server does more in a second.
 LATE = 1.5
 
 
@@ -54,24 +54,31 @@ def compute_block_logs(
     )
 
 
-def compute_turn_logs(campaign: Campaign, workload: str | None = None) -> pl.DataFrame:
-    """Return one row a block and server that took turns: block, variant, role ("A2" for the
-    baseline's second), workload, ``log``: ln of its throughput ÷ the baseline's, which is the mean
-    of the baseline's servers in its rotation, of A2 that of A1. Only servers that ended well count,
-    in the attempt that counts, and only rounds without a late turn (:data:`LATE`).
+def sum_turns(campaign: Campaign) -> pl.DataFrame:
+    """Return one row a block and server that took turns: block, position, variant, role, workload,
+    ``rounds``, ``seconds``, ``transactions``. Only servers that ended well count, in the attempt
+    that counts, and only rounds without a late turn (:data:`LATE`).
     """
-    turns = campaign.turn if workload is None else campaign.turn.filter(workload=workload)
     good = campaign.rotation.filter("counted", outcome="ok")
     is_late = pl.col("seconds") > LATE * campaign.facts.turns.seconds
     of_round = ["block", "position", "workload", "round"]
-    rates = (
-        turns.join(good.select("trial", "block", "position", "variant", "role"), on="trial")
+    return (
+        campaign.turn.join(good.select("trial", "block", "position", "variant", "role"), on="trial")
         .filter(~is_late.any().over(of_round))
         .group_by("block", "position", "workload", "variant", "role")
-        .agg(rate=pl.col("transactions").sum() / pl.col("seconds").sum())
-        .filter(pl.col("rate") > 0)
-        .with_columns(log=pl.col("rate").log())
+        .agg(pl.len().alias("rounds"), pl.col("seconds", "transactions").sum())
     )
+
+
+def compute_turn_logs(campaign: Campaign, workload: str | None = None) -> pl.DataFrame:
+    """Return one row a block and server that took turns: block, variant, role ("A2" for the
+    baseline's second), workload, ``log``: ln of its throughput ÷ the baseline's, which is the mean
+    of the baseline's servers in its rotation, of A2 that of A1. ``workload``: only this one.
+    """
+    sums = sum_turns(campaign).filter(pl.col("transactions") > 0)
+    if workload is not None:
+        sums = sums.filter(workload=workload)
+    rates = sums.with_columns(log=(pl.col("transactions") / pl.col("seconds")).log())
     block_rows = []
     for (block, _, name), rotation in rates.group_by("block", "position", "workload"):
         logs = {(v, role): log for v, role, log in rotation.select("variant", "role", "log").rows()}

@@ -56,6 +56,8 @@ def fit_setting(setting: PreparedCampaign) -> PreparedCampaign:
                 f"--ray: workload {name!r} cannot come from another host, as it runs more than "
                 f"sysbench; leave it out, {_REMEDY}"
             )
+    if setting.duet is None and setting.turns is None:
+        return setting
     apart = f"clients are on another host, and {why}"
     return replace(
         setting,

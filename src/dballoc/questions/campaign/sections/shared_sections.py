@@ -221,11 +221,11 @@ def _describe_turns(campaign: Campaign, procedure: Procedure) -> str:
         f"Turns, {count(procedure.looks[-1], 'block')} planned. In a block {alive}, each on data "
         f"of its own, with {count(max(e.threads), 'client')}. One server at a time has the whole "
         f"machine, for {format_duration(facts.seconds)}; the others and their clients are stopped "
-        "(SIGSTOP). In every "
-        "round each server has a turn, in an order drawn anew. Transactions are counted as they "
-        "end, by the clients. Estimate: per block d = ln(variant's transactions per second of its "
-        "turns) − mean of the baseline's; the ratio is exp(mean d), its interval Student's t on "
-        "the d of the blocks."
+        "(SIGSTOP). In every round each server has a turn, in an order drawn anew. A round with a "
+        "turn that ended late, after half as long again, counts for nobody. Transactions are "
+        "counted as they end, by the clients. Estimate: per block d = ln(variant's transactions "
+        "per second of its turns) − mean of the baseline's; the ratio is exp(mean d), its interval "
+        "Student's t on the d of the blocks."
     )
 
 

@@ -37,7 +37,7 @@ def make_turns_section(
 
 def _describe_turns(campaign: Campaign) -> str:
     facts, clients = campaign.facts.turns, max(campaign.experiment.threads)
-    rounds = campaign.turn.group_by("trial").agg(pl.col("round").n_unique())["round"].to_list()
+    rounds = values.sum_turns(campaign)["rounds"].to_list()
     if facts.in_pairs:
         alive = "A variant's server and a baseline's are alive at once"
     else:
@@ -46,7 +46,7 @@ def _describe_turns(campaign: Campaign) -> str:
     if rounds:
         least, most = min(rounds), max(rounds)
         turns = count(most, "turn") if least == most else f"{least} to {count(most, 'turn')}"
-        played = f" A server had {turns} in a block."
+        played = f" A server had {turns} that count in a block."
     return (
         f"{alive}, each with {count(clients, 'client')}; one at a time has the whole machine, for "
         f"{number(facts.seconds)} s, while the others are stopped.{played}"
@@ -55,9 +55,8 @@ def _describe_turns(campaign: Campaign) -> str:
 
 def _tabulate_throughput(campaign: Campaign, block_logs: pl.DataFrame) -> Table:
     """Return transactions per second, and their ratios."""
-    good = campaign.rotation.filter("counted", outcome="ok").select("trial", "variant")
     rates = (
-        campaign.turn.join(good, on="trial")
+        values.sum_turns(campaign)
         .group_by("workload", "variant")
         .agg(tps=pl.col("transactions").sum() / pl.col("seconds").sum())
     )
