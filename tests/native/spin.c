@@ -3,8 +3,9 @@
  * DBALLOC_SPIN is the number of rounds of a loop that each call makes first; with DBALLOC_SPIN_LOCK
  * all threads make it one at a time, under one mutex. The effect on the CPU
  * of a transaction is known, so that tests can tell whether dballoc finds it. Every 1024th call
- * spins 16 times and times them, so that what the loop costs beside a server's own work is told,
- * not what it costs alone, and the clock's own cost is a small part of what it reads.
+ * is timed, so that what the loop costs beside a server's own work is told, not what it costs
+ * alone; short loops are made up to 16 times for it, so that the clock's own cost is a small part
+ * of what it reads.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -15,11 +16,12 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define TIMED_EVERY 1024
-#define TIMED_SPINS 16
-/* A reading this long is of a thread that lost its CPU in between. */
+#define TIMED_ROUNDS 16000
+#define MOST_TIMED_SPINS 16
+/* A reading this long is of a thread that lost its CPU in between, if the rounds take a tenth. */
 #define LONGEST_NS 100000
 
-static unsigned long rounds;
+static unsigned long rounds, timed_spins = 1;
 static int locks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_ullong spins, timed;
@@ -40,19 +42,19 @@ static void spin(unsigned long n)
 }
 
 /* Spins, timed, less what the two readings of the clock cost by themselves. */
-static void timed_spins(void)
+static void spin_timed(void)
 {
     (void)read_ns(); /* the first is slower */
     const long long a = read_ns();
     const long long b = read_ns();
-    for (int i = 0; i < TIMED_SPINS; i++)
+    for (unsigned long i = 0; i < timed_spins; i++)
         spin(rounds);
     const long long c = read_ns();
     if (c - a < LONGEST_NS) {
         atomic_fetch_add_explicit(&timed_ns, (c - b) - (b - a), memory_order_relaxed);
-        atomic_fetch_add_explicit(&timed, TIMED_SPINS, memory_order_relaxed);
+        atomic_fetch_add_explicit(&timed, timed_spins, memory_order_relaxed);
     }
-    atomic_fetch_add_explicit(&spins, TIMED_EVERY - 1 + TIMED_SPINS, memory_order_relaxed);
+    atomic_fetch_add_explicit(&spins, TIMED_EVERY - 1 + timed_spins, memory_order_relaxed);
 }
 
 EXPORT void *malloc(size_t size)
@@ -67,7 +69,7 @@ EXPORT void *malloc(size_t size)
     if (locks)
         pthread_mutex_lock(&lock);
     if (++mine % TIMED_EVERY == 0)
-        timed_spins();
+        spin_timed();
     else
         spin(rounds);
     if (locks)
@@ -79,6 +81,10 @@ __attribute__((constructor)) static void begin(void)
 {
     const char *text = getenv("DBALLOC_SPIN");
     rounds = text == NULL ? 0 : strtoul(text, NULL, 10);
+    if (rounds * MOST_TIMED_SPINS <= TIMED_ROUNDS)
+        timed_spins = MOST_TIMED_SPINS;
+    else if (rounds < TIMED_ROUNDS)
+        timed_spins = TIMED_ROUNDS / rounds;
     locks = getenv("DBALLOC_SPIN_LOCK") != NULL;
 }
 
