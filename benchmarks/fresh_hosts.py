@@ -132,7 +132,7 @@ def download_wheels(dist: Path, python: str, place: Path) -> Path:
     words += ["--python-version", python, "--implementation", "cp"]
     for platform in ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"):
         words += ["--platform", platform]
-    words += ["--require-hashes", "--requirement", CHECKOUT / "tools/locks/light.txt"]
+    words += ["--require-hashes", "--requirement", CHECKOUT / "tools/locks/portable.txt"]
     subprocess.run(words, check=True)
     shutil.copy(wheel, place)
     return place

@@ -43,7 +43,7 @@ def install_dballoc(target: Path, built: Path, python: str) -> None:
         "--implementation", "cp", "--platform", "manylinux_2_28_aarch64",
         "--platform", "manylinux2014_aarch64", "--platform", "manylinux_2_17_aarch64",
     ]  # fmt: skip
-    lock = ["--require-hashes", "--requirement", CHECKOUT / "tools/locks/light.txt"]
+    lock = ["--require-hashes", "--requirement", CHECKOUT / "tools/locks/portable.txt"]
     subprocess.run([*install, *lock], check=True)
     if built.suffix == ".whl":
         subprocess.run([*install, "--no-deps", built], check=True)

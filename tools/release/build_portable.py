@@ -3,7 +3,7 @@
 
 The interpreter and the launcher come from the root of make-root and make-python, dballoc from the
 wheel, what it depends on from the index that pip is configured for, at the versions of
-tools/locks/light.txt, with their hashes. Needs root.
+tools/locks/portable.txt, with their hashes. Needs root.
 """
 
 import json
@@ -50,7 +50,7 @@ def install_packages(wheel: Path, library: Path) -> None:
     words += ["3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none"]
     for platform in _PLATFORMS:
         words += ["--platform", platform]
-    lock = ["--require-hashes", "--requirement", CHECKOUT / "tools/locks/light.txt"]
+    lock = ["--require-hashes", "--requirement", CHECKOUT / "tools/locks/portable.txt"]
     subprocess.run([*words, *lock], check=True)
     # Its program is not needed: the second of pip's calls would complain that there is one already.
     shutil.rmtree(library / "bin", ignore_errors=True)
