@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dballoc.campaign.looks import Extension
+from dballoc.experiment.designs import DesignChoice, select_designs
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.ground.errors import UsageError
 from dballoc.ground.numbers import duration
@@ -35,9 +36,11 @@ def list_extensions(
     return extensions
 
 
-def plan_extension(directory: Path, seconds: float) -> Extension:
-    """Choose the last look that fits into so many seconds. Raises UsageError if none does, or if
-    there is none.
+def plan_extension(
+    directory: Path, seconds: float, design: DesignChoice | None = None
+) -> Extension:
+    """Choose the last look that fits into so many seconds, of all designs that are not decided, or
+    of a chosen ``design``. Raises UsageError if none does, or if there is none.
     """
     campaign = load_server_campaign(directory)
     if campaign.placement.height:
@@ -45,11 +48,15 @@ def plan_extension(directory: Path, seconds: float) -> Extension:
             f"{directory}: its blocks ran on the hosts of a Ray cluster, which extend nothing; "
             "run the experiment with more blocks in a new --out"
         )
-    going_on = {
-        d: p for d, p in declare_procedures(campaign).items() if d not in campaign.facts.decided
-    }
+    chosen = {d: p for d, p in declare_procedures(campaign).items() if d in select_designs(design)}
+    if not chosen:
+        raise UsageError(f"--design {design}: {directory} has no {design} blocks to go on from")
+    going_on = {d: p for d, p in chosen.items() if d not in campaign.facts.decided}
     if not going_on:
-        raise UsageError(f"{directory}: every comparison is decided; there is nothing to extend")
+        of_design = f" of {' and '.join(chosen)} blocks" if design else ""
+        raise UsageError(
+            f"{directory}: every comparison{of_design} is decided; there is nothing to extend"
+        )
     if not all(procedure.blocks for procedure in going_on.values()):
         raise UsageError(
             f"{directory}: no block is finished yet; resume it with the same command, without "

@@ -193,11 +193,11 @@ class CampaignRun:
 
     def _read_planned_blocks(self) -> dict[str, int]:
         """Return the number of blocks that each design runs to: those planned, or those of the
-        extension.
+        extension, which leaves designs that it does not name as they are.
         """
         planned: dict[str, int] = self.results.facts().planned_blocks
         if self.extension is not None:
-            planned = planned | self.extension.goals
+            planned = self.extension.goals
         return {design: planned[design] for design in self.designs if design in planned}
 
     def declare_procedures(self) -> Mapping[str, Procedure]:

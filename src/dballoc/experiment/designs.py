@@ -1,8 +1,9 @@
 """The designs: how the trials of a block load servers. Pure."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 # The values of --design.
 DesignChoice = Literal["solo", "duet", "turns", "both"]
@@ -82,3 +83,9 @@ def select_designs(choice: DesignChoice | None) -> tuple[Design, ...]:
     if choice is None:
         return tuple(Design)
     return (Design.SOLO, Design.DUET) if choice == "both" else (Design(choice),)
+
+
+def name_choice(designs: Collection[str]) -> DesignChoice | None:
+    """Return the narrowest choice that has all of these designs; None: all three."""
+    choices = sorted(get_args(DesignChoice), key=lambda choice: len(select_designs(choice)))
+    return next((c for c in choices if {*designs} <= {*select_designs(c)}), None)

@@ -328,6 +328,16 @@ def test_the_last_look_that_fits_is_chosen(make: Make) -> None:
         plan_extension(directory, 10.0)
 
 
+def test_one_design_goes_on_alone(make: Make) -> None:
+    directory = make("both", blocks=6, sql=mark_current(6), design="both")
+    assert set(plan_extension(directory, 600.0).goals) == {"solo", "duet"}
+    alone = plan_extension(directory, 600.0, "solo")
+    assert set(alone.goals) == {"solo"}
+    assert alone.seconds == alone.missing["solo"] * 9.0
+    with pytest.raises(UsageError, match="--design turns: .* has no turns blocks to go on from"):
+        plan_extension(directory, 600.0, "turns")
+
+
 def test_what_cannot_be_extended(make: Make) -> None:
     decided = (
         *mark_current(6),

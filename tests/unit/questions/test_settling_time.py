@@ -73,10 +73,21 @@ GOALS = [{"solo": n, "duet": n} for n in (15, 20, 30, 40)]
 
 
 def test_a_finished_campaign_goes_on_to_the_first_look_that_is_enough() -> None:
-    # 13 solo blocks are needed: 1.5 times the ten planned, for both designs.
-    assert count_blocks_to_exclude(0.03, 0.033, 0.99) in range(11, 16)
-    found = compute_settling([figure(0.033)], PACES, GOALS)
+    # More than ten blocks of each are needed: 1.5 times the ten planned are enough.
+    found = compute_settling([figure(0.04), figure(0.04, design="duet")], PACES, GOALS)
     assert found == SettlingTime(Way.EXTEND, math.ceil((5 * 60 + 5 * 30) / 60))
+
+
+def test_an_extension_goes_on_with_the_designs_that_are_open_alone() -> None:
+    found = compute_settling([figure(0.033, design="duet")], PACES, GOALS)
+    assert found == SettlingTime(Way.EXTEND, math.ceil(5 * 30 / 60), design="duet")
+    three = {**PACES, "turns": DesignPace(blocks=10, seconds=25.0)}
+    goals = [{**goal, "turns": goal["solo"]} for goal in GOALS]
+    found = compute_settling([figure(0.033, design="turns")], three, goals)
+    assert found == SettlingTime(Way.EXTEND, math.ceil(5 * 25 / 60), design="turns")
+    # No word stands for these two alone.
+    found = compute_settling([figure(0.04), figure(0.04, design="turns")], three, goals)
+    assert found == SettlingTime(Way.EXTEND, math.ceil(5 * (60 + 30 + 25) / 60))
 
 
 def test_more_than_the_last_look_takes_a_new_campaign_of_so_many_blocks() -> None:

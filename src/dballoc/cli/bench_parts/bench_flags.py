@@ -31,8 +31,8 @@ class Run:
         typer.Option(
             metavar="TIME",
             help="Go on with the finished campaign in --out, as far as the last of its declared "
-            "looks that is reached in this time, like 20m. Give no experiment: the directory has "
-            "it.",
+            "looks that is reached in this time, like 20m; with --design, its blocks alone. Give "
+            "no experiment: the directory has it.",
         ),
     ] = None
     out: flags.Out = None

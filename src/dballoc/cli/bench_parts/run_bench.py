@@ -59,7 +59,7 @@ def _plan_extension(source: ExperimentSource, changes: Changes, run: Run) -> "Ex
         return None
     if run.out is None:
         raise UsageError("--extend: give the results directory of the campaign, --out DIR")
-    beside = {"extend", "out", "prefer", "report", "dry_run", "print_"}
+    beside = {"extend", "out", "design", "prefer", "report", "dry_run", "print_"}
     of_experiment = {name_flag(Experiment, key): value for key, value in changes.items()}
     written = {**vars(source), **of_experiment, **vars(run)}
     if changed := sorted(name for name, value in written.items() if value and name not in beside):
@@ -71,6 +71,6 @@ def _plan_extension(source: ExperimentSource, changes: Changes, run: Run) -> "Ex
         from dballoc.campaign.plan_extension import plan_extension
         from dballoc.cli.shared.campaign_display import minutes
 
-    extension = plan_extension(run.out, seconds)
+    extension = plan_extension(run.out, seconds, changes.get("design"))
     say(f"extending to {extension.words}, in about {minutes(extension.seconds)}")
     return extension

@@ -251,7 +251,8 @@ def compose_command(
     if settling is None or settling.minutes is None:
         return ""
     if settling.way is Way.EXTEND:
-        return f"dballoc bench --out {quoted} --extend {settling.minutes}m{prefer}"
+        design = f" --design {settling.design}" if settling.design else ""
+        return f"dballoc bench --out {quoted} --extend {settling.minutes}m{design}{prefer}"
     size = f"--blocks {settling.blocks} --budget {settling.minutes}m"
     return f"{bench} {size} --out {another}{prefer}{anew}{ray}"
 

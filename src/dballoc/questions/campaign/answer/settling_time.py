@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from dballoc.experiment.designs import DesignChoice, name_choice, select_designs
 from dballoc.questions.campaign.answer.recommendation import (
     Bound,
     Ending,
@@ -85,13 +86,15 @@ class Way(StrEnum):
 @dataclass(frozen=True)
 class SettlingTime:
     """``way``, and the minutes of load that it takes; None where it takes too long. ``blocks``: of
-    each design of a new campaign; ``only_measures``: whether it gives figures their first interval,
-    which says nothing of how they will be decided.
+    each design of a new campaign; ``design``: what alone an extension goes on with, None: all that
+    are not decided; ``only_measures``: whether it gives figures their first interval, which says
+    nothing of how they will be decided.
     """
 
     way: Way
     minutes: int | None = None
     blocks: int | None = None
+    design: DesignChoice | None = None
     only_measures: bool = False
 
 
@@ -120,9 +123,12 @@ def compute_settling(
     if not figures:
         return None
     power = 1 - (1 - POWER) / len(figures)
+    design = name_choice({figure.design for figure in figures})
     for goal in goals:
         if all(_is_settled_at(figure, goal, paces, power) for figure in figures):
-            return _allow(Way.EXTEND, _estimate_extension_seconds(goal, paces))
+            needed = {d: n for d, n in goal.items() if d in select_designs(design)}
+            extension = _allow(Way.EXTEND, _estimate_extension_seconds(needed, paces))
+            return replace(extension, design=design if needed != goal else None)
     return _compute_new_campaign(figures, paces, power)
 
 
