@@ -334,7 +334,7 @@ def test_one_design_goes_on_alone(make: Make) -> None:
     alone = plan_extension(directory, 600.0, "solo")
     assert set(alone.goals) == {"solo"}
     assert alone.seconds == alone.missing["solo"] * 9.0
-    with pytest.raises(UsageError, match="--design turns: .* has no turns blocks to go on from"):
+    with pytest.raises(UsageError, match=r"--design turns: .* has no turns blocks to go on from"):
         plan_extension(directory, 600.0, "turns")
 
 

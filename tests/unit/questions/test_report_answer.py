@@ -161,17 +161,17 @@ def test_a_collapse_is_a_loss() -> None:
     ("settling", "words", "command"),
     [
         (
-            SettlingTime(Way.EXTEND, 24),
+            SettlingTime(way=Way.EXTEND, minutes=24),
             "24 more minutes would settle it, with 80 % chance, if the true ratio is as estimated:",
             "dballoc bench --out 'my results' --extend 24m",
         ),
         (
-            SettlingTime(Way.NEW_CAMPAIGN, 40, 55),
+            SettlingTime(way=Way.NEW_CAMPAIGN, minutes=40, blocks=55),
             "A new campaign of 40 minutes would settle it, with 80 % chance,",
             "dballoc bench 'my results/experiment.toml' --blocks 55 --budget 40m "
             "--out 'my results-2'",
         ),
-        (SettlingTime(Way.NOT_HERE), "More time would not settle it on this host", ""),
+        (SettlingTime(way=Way.NOT_HERE), "More time would not settle it on this host", ""),
     ],
 )
 def test_what_would_settle_it(settling: SettlingTime, words: str, command: str) -> None:

@@ -75,19 +75,19 @@ GOALS = [{"solo": n, "duet": n} for n in (15, 20, 30, 40)]
 def test_a_finished_campaign_goes_on_to_the_first_look_that_is_enough() -> None:
     # More than ten blocks of each are needed: 1.5 times the ten planned are enough.
     found = compute_settling([figure(0.04), figure(0.04, design="duet")], PACES, GOALS)
-    assert found == SettlingTime(Way.EXTEND, math.ceil((5 * 60 + 5 * 30) / 60))
+    assert found == SettlingTime(way=Way.EXTEND, minutes=math.ceil((5 * 60 + 5 * 30) / 60))
 
 
 def test_an_extension_goes_on_with_the_designs_that_are_open_alone() -> None:
     found = compute_settling([figure(0.033, design="duet")], PACES, GOALS)
-    assert found == SettlingTime(Way.EXTEND, math.ceil(5 * 30 / 60), design="duet")
+    assert found == SettlingTime(way=Way.EXTEND, minutes=math.ceil(5 * 30 / 60), design="duet")
     three = {**PACES, "turns": DesignPace(blocks=10, seconds=25.0)}
     goals = [{**goal, "turns": goal["solo"]} for goal in GOALS]
     found = compute_settling([figure(0.033, design="turns")], three, goals)
-    assert found == SettlingTime(Way.EXTEND, math.ceil(5 * 25 / 60), design="turns")
+    assert found == SettlingTime(way=Way.EXTEND, minutes=math.ceil(5 * 25 / 60), design="turns")
     # No word stands for these two alone.
     found = compute_settling([figure(0.04), figure(0.04, design="turns")], three, goals)
-    assert found == SettlingTime(Way.EXTEND, math.ceil(5 * (60 + 30 + 25) / 60))
+    assert found == SettlingTime(way=Way.EXTEND, minutes=math.ceil(5 * (60 + 30 + 25) / 60))
 
 
 def test_more_than_the_last_look_takes_a_new_campaign_of_so_many_blocks() -> None:
@@ -96,10 +96,10 @@ def test_more_than_the_last_look_takes_a_new_campaign_of_so_many_blocks() -> Non
     assert blocks > 40
     minutes = math.ceil(1.1 * blocks * (60 + 30) / 60)
     found = compute_settling([figure(0.012)], PACES, GOALS)
-    assert found == SettlingTime(Way.NEW_CAMPAIGN, minutes, blocks)
+    assert found == SettlingTime(way=Way.NEW_CAMPAIGN, minutes=minutes, blocks=blocks)
     few = count_blocks_to_exclude(0.03, 0.033, 0.99) or 0
     assert compute_settling([figure(0.033)], PACES, []) == SettlingTime(
-        Way.NEW_CAMPAIGN, math.ceil(1.1 * few * 1.5), few
+        way=Way.NEW_CAMPAIGN, minutes=math.ceil(1.1 * few * 1.5), blocks=few
     )
 
 
@@ -109,7 +109,7 @@ def test_a_decided_design_is_not_extended() -> None:
     assert found
     assert found.way is Way.NEW_CAMPAIGN
     assert compute_settling([figure(0.033, design="duet")], PACES, goals) == SettlingTime(
-        Way.EXTEND, math.ceil(5 * 30 / 60)
+        way=Way.EXTEND, minutes=math.ceil(5 * 30 / 60)
     )
 
 
@@ -130,10 +130,10 @@ def test_a_new_campaign_has_the_level_of_its_own_looks() -> None:
 
 
 def test_more_than_eight_hours_is_not_on_this_host() -> None:
-    assert compute_settling([figure(0.003)], PACES, GOALS) == SettlingTime(Way.NOT_HERE)
-    assert compute_settling([figure(1e-9)], PACES, GOALS) == SettlingTime(Way.NOT_HERE)
+    assert compute_settling([figure(0.003)], PACES, GOALS) == SettlingTime(way=Way.NOT_HERE)
+    assert compute_settling([figure(1e-9)], PACES, GOALS) == SettlingTime(way=Way.NOT_HERE)
     slow = {"solo": DesignPace(blocks=6, seconds=LONGEST)}
-    assert compute_settling([figure(0.5)], slow, []) == SettlingTime(Way.NOT_HERE)
+    assert compute_settling([figure(0.5)], slow, []) == SettlingTime(way=Way.NOT_HERE)
 
 
 def test_nothing_open_needs_no_time() -> None:

@@ -83,7 +83,7 @@ class Way(StrEnum):
     NOT_HERE = "not on this host"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SettlingTime:
     """``way``, and the minutes of load that it takes; None where it takes too long. ``blocks``: of
     each design of a new campaign; ``design``: what alone an extension goes on with, None: all that
@@ -169,7 +169,7 @@ def _compute_new_campaign(
     """Return the blocks that each design of a campaign from the start plans, and its budget."""
     needed = [_count_planned_blocks(figure, power) for figure in figures]
     if None in needed:
-        return SettlingTime(Way.NOT_HERE)
+        return SettlingTime(way=Way.NOT_HERE)
     blocks = max(n for n in needed if n is not None)
     seconds = _ROOM * sum(pace.estimate_seconds(blocks) for pace in paces.values())
     return _allow(Way.NEW_CAMPAIGN, seconds, blocks)
@@ -196,8 +196,8 @@ def _count_planned_blocks(figure: OpenFigure, power: float) -> int | None:
 
 def _allow(way: Way, seconds: float, blocks: int | None = None) -> SettlingTime:
     if seconds > LONGEST:
-        return SettlingTime(Way.NOT_HERE)
-    return SettlingTime(way, max(1, math.ceil(seconds / 60)), blocks)
+        return SettlingTime(way=Way.NOT_HERE)
+    return SettlingTime(way=way, minutes=max(1, math.ceil(seconds / 60)), blocks=blocks)
 
 
 def measure_paces(campaign: Campaign) -> dict[str, DesignPace]:
