@@ -68,7 +68,7 @@ ifneq ($(shell uname -m),aarch64)
 	@rm -rf build/aarch64/meson
 	@PATH="$(CURDIR)/$(bin):$$PATH" meson setup --cross-file tools/aarch64.ini build/aarch64/meson >/dev/null
 	@PATH="$(CURDIR)/$(bin):$$PATH" ninja --quiet -C build/aarch64/meson
-	$(python) -I tools/aarch64-root programs build/aarch64/root
+	$(python) -I tools/debian-root arm64 programs build/aarch64/root
 	DBALLOC_TEST_MACHINE=aarch64 $(python) -m pytest -m 'not slow' tests/native tests/emulated $(ARGS) || [ $$? = 5 ]
 endif
 

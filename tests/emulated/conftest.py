@@ -1,7 +1,12 @@
-"""An emulated aarch64 machine is booted where this is asked for alone: it takes minutes of all
-CPUs (``make test-aarch64``).
+"""An emulated machine is booted where it is asked for by name alone: it takes minutes of all CPUs
+(``make test-aarch64``, ``make test-many-cpus``).
 """
 
 import os
 
-collect_ignore_glob = [] if os.environ.get("DBALLOC_TEST_MACHINE") == "aarch64" else ["test_*.py"]
+MACHINES = ("aarch64", "many-cpus")
+collect_ignore_glob = [
+    f"test_{name.replace('-', '_')}*.py"
+    for name in MACHINES
+    if os.environ.get("DBALLOC_TEST_MACHINE") != name
+]

@@ -82,5 +82,5 @@ def test_every_list_is_installed_by_hash_and_from_wheels_alone() -> None:
         installing |= {path.name} if lists else set()
     assert installing == {
         "Makefile", "lock", "build_wheels.py", "build_portable.py", "fresh_hosts.py",
-        "installed_size.py", "machine_image.py",
+        "installed_size.py", "aarch64_image.py",
     }  # fmt: skip

@@ -3,35 +3,29 @@ then on other mallocs, and what explain, verify and profile see of it from outsi
 DBALLOC_TEST_WHEEL the wheel is tested; without it this checkout, with what was cross-built for it.
 """
 
+import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from boot_machine import LONGEST, boot_machine
-from machine_image import CHECKOUT, make_image
-
-from limited_memory import limited_memory
+from aarch64_image import make_image
+from boot_machine import APPEND, boot_machine
+from machine_image import CHECKOUT, get_packages
 
 # Of 64 KiB Debian has no kernel.
 KERNELS = {"linux-image-arm64": 4096, "linux-image-arm64-16k": 16384}
 BUILT = CHECKOUT / "build" / "aarch64"
+# Seconds until the machine must have switched itself off. It takes four minutes on two CPUs that
+# have nothing else to do.
+LONGEST = 1800
 
 pytestmark = pytest.mark.timeout(LONGEST + 300)
 
 
-def get_packages(purpose: str, name: str, *suite: str) -> Path:
-    """Debian's packages for a purpose, unpacked."""
-    command = [CHECKOUT / "tools/aarch64-root", purpose, BUILT / name, *suite]
-    subprocess.run([sys.executable, *command], check=True)
-    return BUILT / name
-
-
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    packages = get_packages("machine", "machine")
+    packages = get_packages("arm64", "server", BUILT / "machine")
     wheel = os.environ.get("DBALLOC_TEST_WHEEL")
     built = Path(wheel) if wheel else BUILT / "meson/native"
     return make_image(packages, built, tmp_path_factory.mktemp("machine"))
@@ -42,12 +36,23 @@ def results(
     request: pytest.FixtureRequest, image: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Any:
     """What the machine with that kernel has put on its console, by name."""
-    kernel = get_packages(f"kernel={request.param}", request.param, "trixie")
+    kernel = get_packages("arm64", f"kernel={request.param}", BUILT / request.param, "trixie")
     [vmlinuz] = (kernel / "boot").glob("vmlinuz-*")
-    with limited_memory(4 << 30):
-        found = boot_machine(vmlinuz, image, tmp_path_factory.mktemp("console") / "console")
+    command = [
+        "qemu-system-aarch64", "-machine", "virt", "-cpu", "max,pauth-impdef=on,sve=off",
+        "-accel", "tcg,thread=multi", "-smp", "2", "-m", "2048", "-kernel", vmlinuz,
+        "-initrd", image, "-append", f"console=ttyAMA0 {APPEND}",
+    ]  # fmt: skip
+    console = tmp_path_factory.mktemp("console") / "console"
+    found = parse_results(boot_machine(command, console, memory=4 << 30, longest=LONGEST))
     assert found["page_size"] == KERNELS[request.param]
     return found
+
+
+def parse_results(text: str) -> dict[str, Any]:
+    """Parse the lines ``result NAME JSON`` of a console."""
+    words = [line.split(maxsplit=2) for line in text.splitlines() if line.startswith("result ")]
+    return {name: json.loads(value) for _, name, value in words}
 
 
 def test_explain_accounts_for_its_memory(results: dict[str, Any]) -> None:
