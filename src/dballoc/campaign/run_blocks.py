@@ -5,7 +5,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,8 @@ class CampaignKind:
     None for bench, whose results have none. ``estimate``, ``make_facts`` (of the setting and the
     planned blocks) and ``prepare_blocks`` (what comes before the first trial; returns the blocks by
     design) get what was prepared for this kind. ``run_blocks`` runs the planned blocks, by design:
-    here in turn, or on other hosts; ``runs_here``: which of the two.
+    here in turn, or on other hosts; ``runs_here``: which of the two; ``measured_only``: whether it
+    is judged once, elsewhere.
     """
 
     name: str | None
@@ -75,6 +76,7 @@ class CampaignKind:
     prepare_blocks: Callable[[Session, Results, DurationEstimate, Sequence[str]], dict[str, Blocks]]
     run_blocks: "Callable[[CampaignRun, dict[str, int]], None]" = run_blocks_in_turn
     runs_here: bool = True
+    measured_only: bool = False
 
 
 def run_campaign(
@@ -118,7 +120,13 @@ class CampaignRun:
         self.observer = session.observer
         self.estimate = kind.estimate(session.setting)
         self.results = open_results(
-            session, kind.name, lambda: kind.make_facts(self.setting, self.estimate.blocks)
+            session,
+            kind.name,
+            lambda: replace(
+                kind.make_facts(self.setting, self.estimate.blocks),
+                measured_only=kind.measured_only,
+            ),
+            measured_only=kind.measured_only,
         )
         if kind.runs_here and self.results.table("placement"):
             self.results.close()
@@ -377,9 +385,16 @@ class CampaignRun:
         return min(self._estimate_rest_seconds(planned), max(0.0, self.find_budget_left()))
 
 
-def open_results(session: Session, kind: str | None, make_facts: Callable[[], Facts]) -> Results:
+def open_results(
+    session: Session,
+    kind: str | None,
+    make_facts: Callable[[], Facts],
+    *,
+    measured_only: bool = False,
+) -> Results:
     """Open the session's results, of this ``kind``, or make them. Raises UsageError if another verb
-    made them, if they are asked for another margin, or if a library of the user's is another one.
+    made them, if they were judged as they were measured and now shall be ``measured_only``, or the
+    reverse, if they are asked for another margin, or if a library of the user's is another one.
     """
     path = session.directory.path
     if not (path / FILE).exists():
@@ -392,6 +407,11 @@ def open_results(session: Session, kind: str | None, make_facts: Callable[[], Fa
         if facts.kind != kind:
             verb = facts.kind or "bench"
             raise UsageError(f"{path}: results of dballoc {verb}; choose a new --out")
+        if facts.measured_only != measured_only:
+            begun, change = ("with", "add") if facts.measured_only else ("without", "leave out")
+            raise UsageError(
+                f"{path}: begun {begun} --measure-only; to go on, {change} --measure-only"
+            )
         check_margin(session.setting.margin, facts.margin, path)
         if results.trials():
             check_preloads(session.setting.experiment, facts.preloads, path)

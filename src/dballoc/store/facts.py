@@ -265,7 +265,8 @@ class Facts:
     """What results say of their campaign. ``experiment``: TOML; ``started``, ``ended``: Unix time;
     ``kind``: None for results of bench; ``clients``: None on the servers' hosts; ``margin``: the
     share that a variant may lose and count as no worse; ``decided``: after which block each decided
-    design ended; ``budget_looks``: after which the budget ended it.
+    design ended; ``budget_looks``: after which the budget ended it;
+    ``measured_only``: nothing was judged while it ran, so that it is judged once, where it ended.
 
     Of fit: ``options``: the cache's by variant; ``starts``: first sizes, where a trace gave them.
     Of tune: ``preference``: how finalists are judged, as --prefer takes it; ``confirmations``: None
@@ -300,6 +301,7 @@ class Facts:
     untried: dict[Word, Word] = field(default_factory=dict)
     decided: dict[_DesignName, Count] = field(default_factory=dict)
     budget_looks: dict[_DesignName, tuple[Count, ...]] = field(default_factory=dict)
+    measured_only: bool = False
     ending: Word | None = None
     ended: _Moment | None = None
     replay: ReplayFacts | None = None

@@ -25,10 +25,7 @@ from dballoc.process.mapping_kind import MappingKind
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import LedgerRow, MarkRow
-from dballoc.trace.compilation.compile_recording import compile_recording
-from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.recording.recorder_client import Recorder, find_recorder_of_process
-from dballoc.trace.trace_file.write_trace import write_trace
 
 # Memory that a malloc holds and nobody uses.
 _FREE = (CACHES, FAST_BINS, HELD, TCACHE)
@@ -171,6 +168,11 @@ def _compile(directory: Path, target: Path) -> None:
     """Make the trace of the recording in ``directory``. Raises Failure or UsageError if there is
     none.
     """
+    # Here: what only measures has neither numpy nor zstandard.
+    from dballoc.trace.compilation.compile_recording import compile_recording
+    from dballoc.trace.recording.read_recording import read_recording
+    from dballoc.trace.trace_file.write_trace import write_trace
+
     recordings = sorted(directory.glob("*.recording"))
     if not recordings:
         raise Failure("the recorder wrote no file")

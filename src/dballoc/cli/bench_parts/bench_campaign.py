@@ -65,6 +65,13 @@ def run_campaign(
     )
 
 
+def measure_campaign(setting: prepare.PreparedCampaign, out: Path | None) -> None:
+    """Run the campaign, or go on with it, without judging it. ``out`` as in
+    :func:`run_campaign`.
+    """
+    perform_campaign.measure(setting, choose_directory(out, setting), Console(), SERVERS)
+
+
 def describe_time(plan: DurationEstimate, extension: Extension | None) -> str:
     """Return the lines on trials and time: of the campaign, or of the extension alone."""
     planned = extension.missing if extension else plan.blocks

@@ -55,6 +55,14 @@ class Run:
         ),
     ] = None
     report: flags.Report = True
+    measure_only: Annotated[
+        bool,
+        typer.Option(
+            "--measure-only",
+            help="Run every planned block, judge nothing and write no report, which needs the extra "
+            "measure alone; dballoc report judges the results once, on any machine.",
+        ),
+    ] = False
     dry_run: Annotated[
         bool,
         typer.Option(

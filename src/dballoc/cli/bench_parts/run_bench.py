@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dballoc.campaign.results_directory import load_experiment
 from dballoc.cli.bench_parts.bench_flags import Run
+from dballoc.cli.extras import require_extra
 from dballoc.cli.shared import campaign_on_hosts, experiment_from_flags
 from dballoc.cli.shared.field_flags import Changes, name_flag
 from dballoc.cli.shared.flags import ExperimentSource
@@ -26,6 +27,8 @@ def run_bench(source: ExperimentSource, changes: Changes, run: Run) -> None:
     """Print the experiment or the plan, or run the campaign. Raises UsageError for what cannot be
     run as asked.
     """
+    if run.measure_only:
+        _check_measuring(run)
     if run.ray is not None:
         campaign_on_hosts.check_flags(run.extend)
     extension = _plan_extension(source, changes, run)
@@ -37,6 +40,8 @@ def run_bench(source: ExperimentSource, changes: Changes, run: Run) -> None:
     if run.print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
+    if model.record is not None:
+        require_extra("bench", "dballoc bench --record")
     with one_thread_for_numpy():
         from dballoc.cli.bench_parts import bench_campaign
 
@@ -44,6 +49,8 @@ def run_bench(source: ExperimentSource, changes: Changes, run: Run) -> None:
     setting = bench_campaign.prepare_setting(model, run.margin)
     if run.dry_run:
         bench_campaign.print_plan(setting, extension)
+    elif run.measure_only:
+        bench_campaign.measure_campaign(setting, run.out)
     elif run.ray is not None:
         directory = bench_campaign.choose_directory(run.out, setting)
         joined = campaign_on_hosts.join_cluster(run.ray, setting, directory)
@@ -51,6 +58,19 @@ def run_bench(source: ExperimentSource, changes: Changes, run: Run) -> None:
             bench_campaign.run_campaign(fitting, directory, preferred, run.report, kind=kind)
     else:
         bench_campaign.run_campaign(setting, run.out, preferred, run.report, extension)
+
+
+def _check_measuring(run: Run) -> None:
+    """Raise UsageError for a flag that makes no sense where nothing is judged."""
+    if run.extend is not None:
+        raise UsageError(
+            "--extend: not with --measure-only, whose results are judged once; run the experiment "
+            "with more blocks in a new --out"
+        )
+    if run.prefer is not None:
+        raise UsageError("--prefer: not with --measure-only; give it to dballoc report")
+    if run.ray is not None:
+        raise UsageError("--ray: not with --measure-only")
 
 
 def _plan_extension(source: ExperimentSource, changes: Changes, run: Run) -> "Extension | None":

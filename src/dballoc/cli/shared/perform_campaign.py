@@ -3,14 +3,14 @@
 import os
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
 from dballoc.campaign import run_blocks
-from dballoc.campaign.interim_looks import InterimLooks
-from dballoc.campaign.looks import Extension
+from dballoc.campaign.looks import Extension, Looks, NoLooks
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.run_blocks import CampaignKind, RunEnding
 from dballoc.campaign.ways.servers import SERVERS
@@ -44,12 +44,10 @@ def perform(
     print the answer, or what ``show`` prints instead. Raises Failure if no trial ended well;
     typer.Exit after an interruption; UsageError and Failure as the campaign raises them.
     """
-    with display(console) as watcher:
-        ending = run_blocks.run_campaign(
-            setting, directory, watcher, looks=InterimLooks(), extension=extension, kind=kind
-        )
-    blocks_done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
-    console.print(f"{describe_ending(ending)} ({blocks_done})\n", highlight=False)
+    # Slow to import, and not there where dballoc only measures: polars.
+    from dballoc.campaign.interim_looks import InterimLooks
+
+    ending = _run(setting, directory, console, InterimLooks(), kind, extension)
     if run_blocks.has_trials(directory):
         show_report(console, directory, show, preference=preference, report=report)
         if setting.experiment.published:
@@ -60,6 +58,44 @@ def perform(
                 highlight=False,
                 markup=False,
             )
+    _check_ending(ending)
+
+
+def measure(setting: Prepared, directory: Path, console: Console, kind: CampaignKind) -> None:
+    """Run or resume the campaign of this ``kind`` without judging it, and print where its results
+    are. Raises as :func:`perform` does.
+    """
+    ending = _run(setting, directory, console, NoLooks(), replace(kind, measured_only=True))
+    quoted = shlex.quote(os.fspath(directory))
+    console.print(
+        f"Results: {directory}\nThey are not judged yet: copy the directory to where "
+        f"dballoc[report] is installed, and there run dballoc report {quoted}",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
+    _check_ending(ending)
+
+
+def _run(
+    setting: Prepared,
+    directory: Path,
+    console: Console,
+    looks: Looks,
+    kind: CampaignKind,
+    extension: Extension | None = None,
+) -> RunEnding:
+    """Run or resume the campaign, and print how it ended."""
+    with display(console) as watcher:
+        ending = run_blocks.run_campaign(
+            setting, directory, watcher, looks=looks, extension=extension, kind=kind
+        )
+    blocks_done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
+    console.print(f"{describe_ending(ending)} ({blocks_done})\n", highlight=False)
+    return ending
+
+
+def _check_ending(ending: RunEnding) -> None:
     if ending.why == "interrupted":
         raise typer.Exit(INTERRUPTED)
     if ending.good_trials == 0:

@@ -21,7 +21,7 @@ from dballoc.experiment.model import Experiment
         ("cpu.count", "cpu.server", "cpu.client", "limits.memory"),
         ("profile", "profile_at", "record", "limit", "counters"),
         ("blocks", "noise.repeats", "budget", "extend", "seed"),
-        ("out", "ray", "prefer", "margin", "report", "dry_run", "print_"),
+        ("out", "ray", "prefer", "margin", "report", "measure_only", "dry_run", "print_"),
     ],
 )
 def bench(
