@@ -1,12 +1,14 @@
 """What turns resolve on this machine, and that how they are taken does not change the result.
 
-    python benchmarks/turns.py [--part ways|lengths|planted|collapse] [--blocks N] [--seeds N]
-                               [--minutes N] [--out DIR]
+    python benchmarks/turns.py [--part ways|lengths|thaw|planted|collapse] [--blocks N]
+                               [--seeds N] [--minutes N] [--out DIR]
 
 ways      who is stopped while another has its turn: the server and its client, the server alone, or
           the client alone, whose server finishes what it has begun. Each: N blocks
 lengths   turns of 0.25 to 2 s, N blocks each, with mallocs and planted losses: CPU burnt in each
           malloc (2 and 5 %), and the same under a lock that all threads share (5 %)
+thaw      what servers do in each 50 ms of their turns of 0.5 and 2 s, and the ratios without the
+          first 50, 100 … ms of each turn, beside those of solo starts, N blocks of each
 planted   for each seed a campaign of so many minutes: glibc, itself as a variant, and the lock that
           costs 5 %: how often it is found, and how often a difference is seen that is not there
 collapse  one arena of glibc's for 256 clients, by turns and by solo starts, 10 blocks of each
@@ -17,6 +19,7 @@ machine must be quiet. Needs cc.
 """
 
 import argparse
+import json
 import math
 import statistics
 import sys
@@ -42,6 +45,36 @@ WAYS = {
     "server": "lambda self, number: self.life.running.process.send(number)",
     "client": "lambda self, number: self.client_process and self.client_process.send(number)",
 }
+# Seconds between two readings of a turn's counters, in the script that dballoc is run by.
+MARK = 0.05
+THAW = """import json, runpy, sys, time
+from dballoc.campaign.trial import turns_trial
+
+log = open({log!r}, "a")
+take_turn = turns_trial._RunningRotation._take_turn
+
+def read_marks(self, step, member, number, place):
+    marks, began, sleep = [], time.monotonic(), time.sleep
+    def sleep_and_read(seconds):
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            sleep(min({mark}, left))
+            done = member.counter.read_total() - member.transactions
+            marks.append((time.monotonic() - began, done))
+    time.sleep = sleep_and_read
+    try:
+        row = take_turn(self, step, member, number, place)
+    finally:
+        time.sleep = sleep
+    name, role = self.rotation.servers[self.members.index(member)]
+    line = [self.directory.name, name, role, number, marks, row.seconds, row.transactions]
+    print(json.dumps(line), file=log, flush=True)
+    return row
+
+turns_trial._RunningRotation._take_turn = read_marks
+sys.argv = sys.argv[sys.argv.index("dballoc"):]
+runpy.run_module("dballoc", run_name="__main__")
+"""
 GLIBC: dict[str, Any] = {"name": "glibc", "allocator": "glibc"}
 
 
@@ -156,6 +189,75 @@ def compare_lengths(out: Path, blocks: int) -> None:
         show(out / length, run(out / length, table), [*planted])
 
 
+def compare_thaw(out: Path, blocks: int) -> None:
+    """Print what a turn's begin is to its result."""
+    planted = plant(out)
+    mallocs = [{"name": name, "allocator": name} for name in ("jemalloc", "mimalloc")]
+    variants = [GLIBC, *mallocs, planted["burnt5"], planted["locked5"]]
+    for length, rounds in (("500ms", 10), ("2s", 4)):
+        log, script = out / f"{length}.jsonl", out / f"{length}.py"
+        script.write_text(THAW.format(log=str(log), mark=MARK))
+        turns = {"length": length, "rounds": rounds, "warmup": "2s"}
+        table = make_table(f"thaw-{length}", variants, turns=turns, blocks=blocks)
+        run(out / length, table, prefix=[sys.executable, "-I", str(script)])
+        print(f"turns of {length}", flush=True)
+        show_thaw(log)
+    print("solo", flush=True)
+    table = make_table("solo", variants, blocks=blocks) | {"design": "solo"}
+    show(out / "solo", run(out / "solo", table), [])
+
+
+def show_thaw(log: Path) -> None:
+    """Print the rates of turns in a log of marks, and the ratios by how much is left out."""
+    turns = [json.loads(line) for line in log.read_text().splitlines()]
+    turns = [turn for turn in turns if turn[3] >= 0]
+    for name in dict.fromkeys(turn[1] for turn in turns):
+        of_name = [turn for turn in turns if turn[1] == name]
+        bins = [count_in_bins(marks) for *_, marks, _, _ in of_name]
+        means = [statistics.mean(column) / MARK for column in zip(*bins, strict=False)]
+        print(f"  {name:10} a second, by 50 ms: {' '.join(f'{mean:.0f}' for mean in means)}")
+    for left_out in (0.0, 0.05, 0.1, 0.15, 0.2):
+        logs: dict[str, list[float]] = {}
+        for block in dict.fromkeys(turn[0] for turn in turns):
+            rates = {
+                key: sum_rate([t for t in turns if (t[0], t[1], t[2]) == (block, *key)], left_out)
+                for key in dict.fromkeys((t[1], t[2]) for t in turns if t[0] == block)
+            }
+            a1, a2 = (math.log(rates["glibc", role]) for role in ("A1", "A2"))
+            for (name, role), rate in rates.items():
+                if role != "A1":
+                    base = a1 if role == "A2" else (a1 + a2) / 2
+                    logs.setdefault(name, []).append(math.log(rate) - base)
+        words = "; ".join(f"{name} {describe_logs(each)}" for name, each in logs.items())
+        print(f"  without {left_out * 1000:3.0f} ms: {words}", flush=True)
+
+
+def count_in_bins(marks: list[list[float]]) -> list[float]:
+    """Return the transactions of each whole MARK of a turn, between its readings in a line."""
+    number = int(marks[-1][0] / MARK)
+    ends = [interpolate(marks, (i + 1) * MARK) for i in range(number)]
+    return [b - a for a, b in zip([0.0, *ends], ends, strict=False)]
+
+
+def interpolate(marks: list[list[float]], at: float) -> float:
+    """Return the transactions at a time of a turn."""
+    before = (0.0, 0.0)
+    for t, done in marks:
+        if t >= at:
+            share = (at - before[0]) / (t - before[0]) if t > before[0] else 1.0
+            return before[1] + share * (done - before[1])
+        before = (t, done)
+    return before[1]
+
+
+def sum_rate(turns: list[Any], left_out: float) -> float:
+    """Return the rate over some turns without the first seconds of each."""
+    done = sum(
+        total - (interpolate(marks, left_out) if left_out else 0) for *_, marks, _, total in turns
+    )
+    return float(done / sum(seconds - left_out for *_, seconds, _ in turns))
+
+
 def find_planted(out: Path, seeds: int, minutes: float) -> None:
     """Print how often the planted lock is found, and how often a twin seems to differ."""
     lock = plant(out)["locked5"]
@@ -198,7 +300,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--part", choices=("ways", "lengths", "planted", "collapse"))
+    parser.add_argument("--part", choices=("ways", "lengths", "thaw", "planted", "collapse"))
     parser.add_argument("--blocks", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=15.0)
@@ -209,6 +311,7 @@ def main() -> None:
     for part, measure in (
         ("ways", lambda place: compare_ways(place, given.blocks)),
         ("lengths", lambda place: compare_lengths(place, given.blocks)),
+        ("thaw", lambda place: compare_thaw(place, given.blocks)),
         ("planted", lambda place: find_planted(place, given.seeds, given.minutes)),
         ("collapse", compare_collapse),
     ):
