@@ -10,7 +10,7 @@ from typing import Any
 
 from dballoc.allocators import host_requirements, library_version
 from dballoc.catalogue import allocators, look_up
-from dballoc.fetch import fetch_sources, name_and_version, private_store
+from dballoc.fetch import closed_store, fetch_sources, name_and_version, private_store
 from dballoc.ground.errors import UsageError
 from dballoc.ground.files.foreign_file import open_foreign_file
 from dballoc.host.package_names import Packages
@@ -64,11 +64,13 @@ class Allocator:
 @cache
 def find_allocator(words: str) -> Allocator:
     """Find an allocator. ``NAME``: this machine's, else a fetched one; ``NAME@VERSION``: a fetched
-    one, else this machine's if it has that version. Raises UsageError if there is none, with how to
-    install it.
+    one, else this machine's if it has that version. In a kit: what was carried for these words.
+    Raises UsageError if there is none, with how to install it.
     """
     name, version = name_and_version.split_reference(words)
     entry = look_up(allocators(), name, "allocator")
+    if closed := closed_store.open_closed_store():
+        return _find_carried(closed, words, name, entry)
     installed = _find_installed(name, entry)
     if version is None and installed:
         return installed
@@ -86,10 +88,25 @@ def find_allocator(words: str) -> Allocator:
         if "packages" in entry
         else []
     )
-    lacking = next(s for s in entry["preload"] if not any(map(_find_library, s.split("|"))))
+    lacking = next(s for s in entry["preload"] if not any(map(find_shared_library, s.split("|"))))
     raise UsageError(
         f"allocator {name!r} is not on this machine: no {lacking.replace('|', ' or ')}; "
         f"install it: {', or '.join([*install, *fetch])}"
+    )
+
+
+def _find_carried(
+    closed: closed_store.ClosedStore, words: str, name: str, entry: dict[str, Any]
+) -> Allocator:
+    """Find an allocator in a kit. The C library that servers run on is there in any case."""
+    if entry.get("builtin") and words == name:
+        return Allocator(name=name, libraries=(), version=read_version(entry, []))
+    malloc, kept = closed.find_malloc(words)
+    return Allocator(
+        name=name,
+        libraries=kept.libraries if kept else (),
+        version=malloc.version,
+        loader=kept.loader if kept else None,
     )
 
 
@@ -99,7 +116,7 @@ def _find_installed(name: str, entry: dict[str, Any]) -> Allocator | None:
         return Allocator(name=name, libraries=(), version=read_version(entry, []))
     libraries = []
     for sonames in entry["preload"]:
-        path = next(filter(None, map(_find_library, sonames.split("|"))), None)
+        path = next(filter(None, map(find_shared_library, sonames.split("|"))), None)
         if path is None:
             return None
         libraries.append(path)
@@ -155,7 +172,8 @@ def _list_library_directories() -> list[Path]:
     return list(dict.fromkeys([*paths, *clang]))
 
 
-def _find_library(soname: str) -> Path | None:
+def find_shared_library(soname: str) -> Path | None:
+    """Find a shared library for this machine where its loader looks; None if there is none."""
     for directory in _list_library_directories():
         path = directory / soname
         try:

@@ -82,6 +82,11 @@ VERBS = {
         extra="report",
         summary="Bring in results that were made elsewhere.",
     ),
+    "kit": Verb(
+        module="kit_verbs.app",
+        extra="bench",
+        summary="Make one file that measures where there is no network.",
+    ),
     "list": Verb(
         module="list_",
         summary="List what an experiment can name, and what is here.",

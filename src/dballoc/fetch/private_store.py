@@ -15,6 +15,8 @@ from dballoc.ground import user_directories
 MANIFEST = "manifest.json"
 # Increase it when the layout of such a directory changes.
 FORMAT = 1
+# In ``from``: installed on the machine where a kit was made.
+OF_MACHINE = "machine"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ def list_fetched(name: str | None = None) -> list[FetchedEntry]:
     entries = [
         k
         for path in user_directories.locate_store().glob(f"{name or '*'}@*/{MANIFEST}")
-        if (k := _read_manifest(path))
+        if (k := read_entry(path.parent))
     ]
     return sorted(
         entries,
@@ -75,8 +77,11 @@ def list_fetched(name: str | None = None) -> list[FetchedEntry]:
 
 
 def list_references() -> dict[tuple[str, str], str]:
-    """List how experiments name what was fetched, by name and exact version."""
-    return {(entry.name, entry.version): entry.reference for entry in list_fetched()}
+    """List how experiments name what was fetched, by name and exact version. What a kit carries of
+    the machine where it was made was not.
+    """
+    fetched = (entry for entry in list_fetched() if entry.manifest.get("from") != OF_MACHINE)
+    return {(entry.name, entry.version): entry.reference for entry in fetched}
 
 
 def find_fetched(name: str, version: str | None) -> FetchedEntry | None:
@@ -103,16 +108,13 @@ def find_owner(path: Path) -> FetchedEntry | None:
         inside = path.resolve().relative_to(user_directories.locate_store().resolve())
     except ValueError:
         return None
-    return (
-        _read_manifest(user_directories.locate_store() / inside.parts[0] / MANIFEST)
-        if inside.parts
-        else None
-    )
+    return read_entry(user_directories.locate_store() / inside.parts[0]) if inside.parts else None
 
 
-def _read_manifest(path: Path) -> FetchedEntry | None:
+def read_entry(place: Path) -> FetchedEntry | None:
+    """Read the entry in a directory of the store; None if none was finished there."""
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     if manifest.get("format") != FORMAT:
@@ -121,6 +123,6 @@ def _read_manifest(path: Path) -> FetchedEntry | None:
         name=manifest["name"],
         requested=manifest["asked"],
         version=manifest["version"],
-        place=path.parent,
+        place=place,
         manifest=manifest,
     )

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from dballoc.experiment.model import Data, Load
+from dballoc.fetch import closed_store
 from dballoc.ground.errors import UsageError
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
@@ -50,8 +51,11 @@ class Beside:
 
 @cache
 def find() -> Sysbench:
-    """Find the machine's sysbench, 1.0 or later. Raises UsageError if there is none."""
-    executable = shutil.which("sysbench")
+    """Find the machine's sysbench, 1.0 or later; in a kit the kit's. Raises UsageError if there is
+    none.
+    """
+    closed = closed_store.open_closed_store()
+    executable = os.fspath(closed.sysbench_program) if closed else shutil.which("sysbench")
     if executable is None:
         raise UsageError("sysbench is not on this machine; install it: apt-get install sysbench")
     for path in (Path(executable), lua() / "dballoc.lua"):
@@ -168,12 +172,14 @@ def environment(
     """Return the client's environment, without anything of the server's variant. ``program``: a
     compiled SQL file; ``beside``: what its first client runs.
     """
+    closed = closed_store.open_closed_store()
     directories = [lua(), *([work.file.parent] if work.file else []), sysbench.share]
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "LUA_PATH": "".join(f"{directory}/?.lua;" for directory in directories) + ";",
         "DBALLOC_SCRIPT": work.script,
         "DBALLOC_INTERVALS": str(intervals),
+        **({"MARIADB_PLUGIN_DIR": str(closed.sysbench_plugins)} if closed else {}),
         **({"DBALLOC_PROGRAM": str(program)} if program else {}),
         **(
             {"DBALLOC_BESIDE": beside.command, "DBALLOC_BESIDE_LOG": str(beside.log)}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dballoc.fetch import fetch_sources, name_and_version, private_store
+from dballoc.fetch import closed_store, fetch_sources, name_and_version, private_store
+from dballoc.fetch.private_store import FetchedEntry
 from dballoc.ground.errors import UsageError
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import server_user
@@ -80,11 +81,13 @@ class Build:
 @cache
 def find(use: str, basedir: str | None) -> Build:
     """Find the build to run: in a basedir, or by its family's name (this machine's, else a fetched
-    one), or by ``NAME@VERSION`` (a fetched one, else this machine's if it has that version). Raises
-    UsageError if there is none.
+    one), or by ``NAME@VERSION`` (a fetched one, else this machine's if it has that version); in a
+    kit the one that was carried for these words. Raises UsageError if there is none.
     """
     name, version = name_and_version.split_reference(use)
     entry = describe_family(name)
+    if closed := closed_store.open_closed_store():
+        return _of_store(use, closed.find_server(use, basedir), entry)
     if basedir is not None:
         if version is not None:
             raise UsageError(
@@ -105,12 +108,7 @@ def find(use: str, basedir: str | None) -> Build:
     if version is None and (build := _of_machine(entry)):
         return build
     if kept := private_store.find_fetched(name, version):
-        if (build := _in(kept.root, _any_binary(entry))) is None:
-            raise UsageError(
-                f"server {use!r}: the fetched server does not run; remove {kept.place}, and fetch "
-                "it again"
-            )
-        return build
+        return _of_store(use, kept, entry)
     if version is None:
         raise UsageError(
             f"server {use!r}: no {entry.title} on this machine; install it: apt-get install "
@@ -122,6 +120,15 @@ def find(use: str, basedir: str | None) -> Build:
     ):
         return build
     raise fetch_sources.NotFetched(f"server {use!r}", use)
+
+
+def _of_store(use: str, kept: FetchedEntry, entry: Family) -> Build:
+    if (build := _in(kept.root, _any_binary(entry))) is None:
+        raise UsageError(
+            f"server {use!r}: the fetched server does not run; remove {kept.place}, and fetch "
+            "it again"
+        )
+    return build
 
 
 def _of_machine(entry: Family) -> Build | None:

@@ -1,4 +1,6 @@
-"""Find a server's client programs: the build's own, else the machine's."""
+"""Find a server's client programs: the build's own, else the machine's (in a kit the build's
+alone).
+"""
 
 import os
 import re
@@ -6,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from dballoc.fetch import closed_store
 from dballoc.ground.errors import UsageError
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.servers.build import Build
@@ -57,7 +60,7 @@ def _find_first(build: Build, names: Sequence[str]) -> Path | None:
         for place in places:
             if os.access(place / name, os.X_OK):
                 return place / name
-    for name in ordered:
+    for name in ordered if closed_store.open_closed_store() is None else ():
         if path := shutil.which(name):
             return Path(path)
     return None

@@ -68,7 +68,7 @@ def test_glibc_is_always_here() -> None:
 
 
 def test_one_that_is_not_here_comes_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find_library, "_find_library", lambda soname: None)
+    monkeypatch.setattr(find_library, "find_shared_library", lambda soname: None)
     find_library.find_allocator.cache_clear()
     with pytest.raises(UsageError) as caught:
         find_library.find_allocator("jemalloc")

@@ -13,7 +13,7 @@ from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.proof_of_use import NotProved
 from dballoc.catalogue import allocators
 from dballoc.experiment.model import BUILTIN, Server, Variant
-from dballoc.fetch import fetch_sources, name_and_version, private_store
+from dballoc.fetch import closed_store, fetch_sources, name_and_version, private_store
 from dballoc.ground.errors import UsageError
 from dballoc.process.malloc import identify_malloc
 from dballoc.servers import relink
@@ -38,7 +38,7 @@ def choose_malloc(build: Build, server: Server, variant: Variant) -> VariantMall
     """Choose the executable and the malloc of a variant. UsageError, without the variant's name, if
     one of them is missing, or if the variant is called after another malloc than it has.
     """
-    preload = tuple(Path(p).expanduser().absolute() for p in variant.preload)
+    preload = find_preloads(variant)
     reference = None if variant.allocator == BUILTIN else variant.allocator
     named: Allocator | None
     before: tuple[Path, ...] = ()
@@ -63,6 +63,15 @@ def choose_malloc(build: Build, server: Server, variant: Variant) -> VariantMall
             f'{builtin.name} itself; add allocator = "{variant.name}", or give it another name'
         )
     return VariantMalloc(started, builtin, before)
+
+
+def find_preloads(variant: Variant) -> tuple[Path, ...]:
+    """Return the libraries that a variant names by path; in a kit their copies. Raises UsageError
+    if a kit has none.
+    """
+    paths = tuple(Path(p).expanduser().absolute() for p in variant.preload)
+    closed = closed_store.open_closed_store()
+    return tuple(closed.find_file(path) for path in paths) if closed else paths
 
 
 def find_wrappers(before: Iterable[Path]) -> tuple[str, ...]:

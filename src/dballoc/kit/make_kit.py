@@ -1,0 +1,105 @@
+"""Make a kit: one archive with everything that measures an experiment elsewhere."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import dballoc
+from dballoc.experiment import experiment_file
+from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import Failure
+from dballoc.ground.files.output_file import create_file
+from dballoc.host import directories
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.kit.choose_parts import choose_parts
+from dballoc.kit.fill_store import CarriedPart, StoreFiller
+from dballoc.kit.licences import find_licences
+from dballoc.kit.python_tree import make_python_tree
+from dballoc.kit.write_archive import TOP, write_archive
+
+# Increase it when the layout of a kit changes.
+FORMAT = 1
+_TIME = "SOURCE_DATE_EPOCH"
+_STATIC = ("run", "README.md")
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kit:
+    """A kit that was written. ``size``: of the archive, in bytes; ``sizes``: of its parts there;
+    ``unlicensed``: files of which no licence is known.
+    """
+
+    size: int
+    sizes: dict[str, int]
+    parts: tuple[CarriedPart, ...]
+    unlicensed: tuple[Path, ...]
+
+
+def make_kit(
+    experiment: Experiment, text: str, python: Path | None, out: Path, progress: Progress
+) -> Kit:
+    """Make the kit of an experiment. ``text``: its file as it was given; ``python``: as for
+    :func:`make_python_tree`; ``out``: the archive. Raises UsageError for what this machine lacks or
+    a kit cannot carry; Failure if it cannot be written.
+    """
+    parts = choose_parts(experiment)
+    seconds = int(os.environ.get(_TIME) or time.time())
+    with Custody(adopt=True) as custody:
+        scratch = directories.make_scratch(custody.scratch)
+        try:
+            tree = scratch / TOP
+            tree.mkdir()
+            progress("its Python")
+            make_python_tree(python, tree / "python")
+            progress("servers, sysbench and mallocs")
+            filler = StoreFiller(tree / "store")
+            filler.fill(parts)
+            unlicensed = _carry_licences(tree / "licences", filler.parts)
+            (tree / "experiment.toml").write_text(text)
+            for name in _STATIC:
+                (tree / name).write_bytes(
+                    files("dballoc.kit").joinpath("static", name).read_bytes()
+                )
+            (tree / "run").chmod(0o755)
+            (tree / "kit.json").write_text(describe_kit(experiment, filler.parts, seconds))
+            progress("the archive")
+            with create_file(out) as file:
+                sizes = write_archive(tree, file, seconds)
+                size = file.tell()
+        except OSError as error:
+            raise Failure(f"{error.filename or out}: {error.strerror or error}") from None
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return Kit(size=size, sizes=sizes, parts=tuple(filler.parts), unlicensed=tuple(unlicensed))
+
+
+def _carry_licences(place: Path, parts: list[CarriedPart]) -> list[Path]:
+    licences, unknown = find_licences(path for part in parts for path in part.origins)
+    place.mkdir()
+    for name, path in sorted(licences.items()):
+        shutil.copyfile(path, place / name)
+    return unknown
+
+
+def describe_kit(experiment: Experiment, parts: list[CarriedPart], seconds: int) -> str:
+    """Return the text of kit.json. Pure."""
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    kit = {
+        "format": FORMAT,
+        "dballoc": dballoc.__version__,
+        "made": made,
+        "experiment": experiment.name,
+        "identity": experiment_file.compute_identity(experiment),
+        "parts": [
+            {name: value for name, value in vars(part).items() if name != "origins"}
+            for part in parts
+        ],
+    }
+    return json.dumps(kit, indent=1) + "\n"
