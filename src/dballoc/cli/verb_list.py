@@ -84,7 +84,7 @@ VERBS = {
     ),
     "kit": Verb(
         module="kit_verbs.app",
-        extra="bench",
+        extra="measure",
         summary="Make one file that measures where there is no network.",
     ),
     "list": Verb(

@@ -148,19 +148,26 @@ def _open(place: Path) -> ClosedStore | None:
 
 
 def parse_marker(place: Path, text: str) -> ClosedStore:
-    """Parse the marker of a kit's store. Raises UsageError for one of another format. Pure."""
-    marker = readers.document(text)
-    if not isinstance(marker, dict) or marker.get("format") != FORMAT:
-        raise UsageError(f"{place / MARKER}: of another version of dballoc; unpack the kit again")
-    return ClosedStore(
-        place=place,
-        servers=marker["servers"],
-        mallocs={name: CarriedMalloc(**row) for name, row in marker["mallocs"].items()},
-        files=marker["files"],
-        sysbench=marker["sysbench"],
-        loaders=marker["loaders"],
-        hashes=marker["hashes"],
-    )
+    """Parse the marker of a kit's store. Raises UsageError if it is damaged, or of another format.
+    Pure.
+    """
+    try:
+        marker = json.loads(text)
+        if marker["format"] != FORMAT:
+            raise ValueError("another format")
+        return ClosedStore(
+            place=place,
+            servers=dict(marker["servers"]),
+            mallocs={name: CarriedMalloc(**row) for name, row in marker["mallocs"].items()},
+            files=dict(marker["files"]),
+            sysbench=str(marker["sysbench"]),
+            loaders=dict(marker["loaders"]),
+            hashes=dict(marker["hashes"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UsageError(
+            f"{place / MARKER}: damaged, or of another version of dballoc; unpack the kit again"
+        ) from None
 
 
 def _check_owner(place: Path) -> None:

@@ -1,0 +1,62 @@
+"""What a kit carries, and what it cannot."""
+
+from typing import Any
+
+import pytest
+
+from dballoc.experiment import experiment_file
+from dballoc.ground.errors import UsageError
+from dballoc.kit.choose_parts import list_plugins, name_entry, refuse_uncarried
+
+TABLE: dict[str, Any] = {
+    "name": "e",
+    "baseline": "glibc",
+    "workloads": ["oltp_read_only"],
+    "threads": [1],
+    "variant": [{"name": "glibc", "allocator": "glibc"}],
+}
+
+
+def test_an_ordinary_experiment_can_be_carried() -> None:
+    refuse_uncarried(experiment_file.build_experiment(TABLE, "e"))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            {"data": {"directory": "/var/lib/mysql"}},
+            "data.directory: data of your own are not carried",
+        ),
+        ({"data": {"sql": ["/dump.sql"]}}, "data.sql: data of your own are not carried"),
+        (
+            {"variant": [{"name": "glibc", "server": {"recipe": "build it with -DX"}}]},
+            "variant 'glibc': its server cannot be fetched: build it with -DX",
+        ),
+    ],
+)
+def test_what_cannot_be_carried_is_refused(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        refuse_uncarried(experiment_file.build_experiment(TABLE | change, "e"))
+
+
+@pytest.mark.parametrize(
+    ("options", "plugins"),
+    [
+        ({"plugin-load-add": "ha_rocksdb"}, ["ha_rocksdb"]),
+        (
+            {"plugin_load": "rocksdb=ha_rocksdb.so;auth_ed25519.so"},
+            ["ha_rocksdb.so", "auth_ed25519.so"],
+        ),
+        ({"plugin_load_add": "a.so:b=c.so"}, ["a.so", "c.so"]),
+        ({"plugin-maturity": "alpha", "innodb_buffer_pool_size": "1G"}, []),
+    ],
+)
+def test_plugins_that_options_load(options: dict[str, str], plugins: list[str]) -> None:
+    assert list_plugins(options) == plugins
+
+
+def test_entries_have_names_of_their_own() -> None:
+    assert name_entry("mysql", "8.0", []) == "mysql@8.0"
+    assert name_entry("mysql", "8.0", ["mysql@8.0", "mysql@8.0.2"]) == "mysql@8.0.3"
+    assert name_entry("a/b", "1", []) == "a-b@1"
