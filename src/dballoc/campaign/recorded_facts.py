@@ -118,7 +118,10 @@ def _make_duet_facts(setting: PreparedCampaign) -> DuetFacts:
     if duet is None:
         return DuetFacts(none=setting.no_duet or None)
     return DuetFacts(
-        halves=tuple(format_cpus(half) for half in duet.halves),
+        halves=tuple(format_cpus(half) for half in duet.cpus.halves),
+        client_halves=tuple(format_cpus(half) for half in duet.cpus.client_halves)
+        if duet.cpus.clients_apart
+        else (),
         threads=duet.threads,
         left_out=duet.left_out,
         estimate=setting.experiment.duet.estimate,

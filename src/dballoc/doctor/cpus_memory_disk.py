@@ -12,7 +12,8 @@ from dballoc.ground.errors import UsageError
 from dballoc.ground.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.process.handle import Process
-from dballoc.host.resources import cpus, process_limits
+from dballoc.host.resources import cores, process_limits
+from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.host.unprivileged.server_user import find_server_user
 
@@ -30,7 +31,7 @@ _SWAP_SHARE = 0.01
 
 def check_cpus(*, is_client_host: bool = False) -> list[Finding]:
     """Check how many CPUs there are, and which governor sets their frequency."""
-    limits, allowed = process_limits.read_limits(Process.own()), cpus.list_available_cpus()
+    limits, allowed = process_limits.read_limits(Process.own()), list_available_cpus()
     count = judge_cpu_count(limits, format_cpus(allowed), is_client_host=is_client_host)
     return [count, _check_governor(allowed)]
 
@@ -65,7 +66,7 @@ def _check_governor(allowed: frozenset[int]) -> Finding:
 
 def _read_governor(cpu: int) -> str | None:
     try:
-        return (cpus.SYSTEM / f"cpu{cpu}/cpufreq/scaling_governor").read_text().strip()
+        return (cores.SYSTEM / f"cpu{cpu}/cpufreq/scaling_governor").read_text().strip()
     except OSError:
         return None
 

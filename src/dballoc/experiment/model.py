@@ -10,6 +10,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -144,32 +145,59 @@ class ServerOverride(_ExperimentTable):
     connect: Connect | None = None
 
 
+# In place of the client's CPUs: cores that the server does not have.
+APART = "apart"
+
+
 class Cpu(_ExperimentTable):
-    """CPU sets of server and client, or the number of CPUs for both."""
+    """CPU sets of server and client, or the number of CPUs for both. ``client`` :data:`APART`: the
+    number, or the set, is the server's alone, and the clients have other cores.
+    """
 
     server: Annotated[
         str | None, Flag("--server-cpus", "LIST", 'CPUs of the server, like "0-3".')
     ] = None
     client: Annotated[
-        str | None, Flag("--client-cpus", "LIST", 'CPUs of the client, like "4-7".')
+        str | None,
+        Flag(
+            "--client-cpus",
+            "LIST|apart",
+            'CPUs of the client, like "4-7"; apart: cores without the server, where there are '
+            "enough.",
+        ),
     ] = None
     count: Annotated[
         Annotated[int, Field(ge=1, le=100_000)] | None,
-        Flag("--cpus", "N", "Number of CPUs for server and client together."),
+        Flag(
+            "--cpus",
+            "N",
+            "Number of CPUs for server and client together; of the server with --client-cpus "
+            "apart.",
+        ),
     ] = None
 
     @field_validator("server", "client")
     @classmethod
-    def _check_cpu_list(cls, value: str | None) -> str | None:
-        if value is not None:
+    def _check_cpu_list(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and (info.field_name, value) != ("client", APART):
             parse_cpus(value)
         return value
 
     @model_validator(mode="after")
     def _check_one_way(self) -> Self:
-        if self.count is not None and (self.server or self.client):
+        if self.count is not None and (self.server or self.client_set):
             raise ValueError("give either count or the sets server and client, not both")
         return self
+
+    @property
+    def clients_apart(self) -> bool:
+        """Whether the clients have cores that the server does not have, where there are enough."""
+        return self.client == APART
+
+    @property
+    def client_set(self) -> str | None:
+        """The list of the clients' CPUs, where the experiment gives one."""
+        return None if self.clients_apart else self.client
 
 
 class Data(_ExperimentTable):

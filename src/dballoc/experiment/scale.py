@@ -17,7 +17,7 @@ from typing import Any
 from dballoc.experiment import experiment_file, sweep
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.durations_and_sizes import format_duration, format_size, parse_size
-from dballoc.experiment.model import Cpu, Experiment, FullScale, Time, Variant
+from dballoc.experiment.model import APART, Cpu, Experiment, FullScale, Time, Variant
 from dballoc.ground.errors import UsageError
 
 Table = dict[str, Any]
@@ -389,7 +389,7 @@ def describe_missing_cpus(experiment: Experiment, available: Collection[int]) ->
     beyond = next((cpu for cpu in every if _collect_cpu_numbers(cpu) - set(available)), None)
     if beyond is None:
         return None
-    sides = {"server": beyond.server, "client": beyond.client}
+    sides = {"server": beyond.server, "client": beyond.client_set}
     return ", ".join(f"{side} {cpus}" for side, cpus in sides.items() if cpus)
 
 
@@ -400,14 +400,15 @@ def _list_cpus(table: Table) -> list[Table]:
 def _shrink_cpus(cpu: Table, most: int, available: list[int]) -> Table:
     if "count" in cpu:
         return (
-            {"count": max(1, int(cpu["count"] * len(available) / most))}
+            cpu | {"count": max(1, int(cpu["count"] * len(available) / most))}
             if most > len(available)
             else cpu
         )
     if not _collect_cpu_numbers(Cpu(**cpu)) - set(available):
         return cpu
-    if len(cpu) < 2 or len(available) < 2:
-        return {side: format_cpus(set(available)) for side in cpu}
+    if len(cpu) < 2 or len(available) < 2 or APART in cpu.values():
+        everything = format_cpus(set(available))
+        return {side: everything if text != APART else text for side, text in cpu.items()}
     server, client = (len(parse_cpus(cpu[side])) for side in ("server", "client"))
     share = min(len(available) - 1, max(1, round(len(available) * server / (server + client))))
     return {
@@ -417,7 +418,7 @@ def _shrink_cpus(cpu: Table, most: int, available: list[int]) -> Table:
 
 
 def _collect_cpu_numbers(cpu: Cpu) -> set[int]:
-    return {n for text in (cpu.server, cpu.client) if text for n in parse_cpus(text)}
+    return {n for text in (cpu.server, cpu.client_set) if text for n in parse_cpus(text)}
 
 
 def _drop_identical_variants(table: Table) -> Table:

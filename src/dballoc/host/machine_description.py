@@ -3,21 +3,24 @@
 import os
 import platform
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from dballoc.experiment.cpu_list import format_cpus
 from dballoc.ground import readers
-from dballoc.host.resources import cpus
+from dballoc.host.resources.cores import Core, list_cores
+from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.settings import thp
 
 
 def describe_machine() -> dict[str, Any]:
     """Return names and sizes that do not change while a campaign runs."""
     uname = os.uname()
-    available = cpus.list_available_cpus()
-    cores = {cpus.list_siblings(c) & available for c in available}
+    available = list_available_cpus()
+    cores = list_cores(available)
     unusual_sizes = thp.list_unusual_sizes(thp.read_host())
     return {
         "host": socket.gethostname(),
@@ -29,7 +32,8 @@ def describe_machine() -> dict[str, Any]:
         "cpu": _read_cpu_model(),
         "cpus": len(available),
         "cores": len(cores),
-        "cpus_of_cores": tuple(sorted(tuple(sorted(core)) for core in cores)),
+        "cpus_of_cores": tuple(sorted(tuple(sorted(core.cpus)) for core in cores)),
+        "cpus_of_nodes": _list_cpus_of_nodes(cores),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1,
         "memory": psutil.virtual_memory().total,
         "swap": psutil.swap_memory().total,
@@ -43,6 +47,14 @@ def describe_machine() -> dict[str, Any]:
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
     }
+
+
+def _list_cpus_of_nodes(cores: Iterable[Core]) -> dict[str, str]:
+    """Return the CPUs that we may use of each NUMA node, by its number."""
+    cpus_by_node: dict[int, set[int]] = {}
+    for core in cores:
+        cpus_by_node.setdefault(core.node, set()).update(core.cpus)
+    return {str(node): format_cpus(cpus) for node, cpus in sorted(cpus_by_node.items())}
 
 
 def _read_os_release() -> str:

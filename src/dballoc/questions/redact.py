@@ -45,6 +45,7 @@ _NOBODY = frozenset(
         "rocksdb",
         "aria",
         "myisam",
+        "apart",
         "always",
         "madvise",
         "never",

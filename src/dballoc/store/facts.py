@@ -61,6 +61,9 @@ class Environment:
     cores: Count | None = None
     cpus_of_cores: Annotated[tuple[_Core, ...], Field(max_length=8192)] = ()
     numa_nodes: Count | None = None
+    cpus_of_nodes: Annotated[dict[Word, _Cpus], Field(max_length=1024)] = field(
+        default_factory=dict
+    )
     memory: Size | None = None
     swap: Size | None = None
     hypervisor: bool | None = None
@@ -105,14 +108,16 @@ class SlicePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class DuetFacts:
-    """How duets are run. ``none``: why there are none. ``halves``: the CPUs of each; ``left_out``:
-    the variants that are in no duet, and why. By the pilot: ``scatter`` of its starts by estimate,
+    """How duets are run. ``none``: why there are none. ``halves``: the CPUs of each;
+    ``client_halves``: of its clients, where they have CPUs of their own; ``left_out``: the variants
+    that are in no duet, and why. By the pilot: ``scatter`` of its starts by estimate,
     ``components`` by workload, ``after_swap``: ln of what a transaction costs just after a swap ÷
     later. ``plan``: None before it is made.
     """
 
     none: Word | None = None
     halves: tuple[_Cpus, ...] = ()
+    client_halves: tuple[_Cpus, ...] = ()
     threads: Count = 0
     left_out: dict[Word, Word] = field(default_factory=dict)
     estimate: Literal["middle", "paired", "undisturbed"] = "middle"

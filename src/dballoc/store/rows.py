@@ -222,6 +222,7 @@ class MeasuredTrial(TableRow):
     proof: str | None = None  # JSON
     thp: str | None = None  # as achieved
     cpus: str | None = None  # as achieved, of the server
+    client_cpus: str | None = None  # the same of its clients, where they ran on this host
     seconds_to_start: float | None = None
     rss_start: int | None = None
     rss_peak: int | None = None

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.ground.errors import UsageError
-from dballoc.host.resources.cpu_halves import Core, split_cores
+from dballoc.host.resources.cores import Core
+from dballoc.host.resources.cpu_halves import split_cores
 
 
 def machine(
@@ -17,9 +18,9 @@ def machine(
     count = nodes * cores
     return [
         Core(
-            frozenset(core + count * t for t in range(threads)),
-            core // cores,
-            kinds[core % len(kinds)],
+            cpus=frozenset(core + count * t for t in range(threads)),
+            node=core // cores,
+            speed=kinds[core % len(kinds)],
         )
         for core in range(count)
     ]
@@ -72,10 +73,10 @@ def test_halves_are_alike_and_apart(nodes: int, cores: int, threads: int, kinds:
     try:
         first, second = split_cores(every)
     except UsageError:
-        assert all(n < 2 for n in Counter((c.node, c.kind) for c in every).values())
+        assert all(n < 2 for n in Counter((c.node, c.speed) for c in every).values())
         return
     assert not first & second
-    kinds_of = [Counter(c.kind for c in every if c.cpus <= half) for half in (first, second)]
+    kinds_of = [Counter(c.speed for c in every if c.cpus <= half) for half in (first, second)]
     assert kinds_of[0] == kinds_of[1]
     assert all(c.cpus <= half or not c.cpus & half for c in every for half in (first, second))
     assert len({c.node for c in every if c.cpus & (first | second)}) == 1

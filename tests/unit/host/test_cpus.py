@@ -1,13 +1,18 @@
 """Lists of CPUs, in the kernel's notation and out of it."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
+from tests.unit.example_cpu_trees import list_cpus, make_cores, write_tree
 
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.model import Cpu
 from dballoc.ground.errors import UsageError
-from dballoc.host.resources import cpus
+from dballoc.host.resources import choose_cpus, cores
+from dballoc.host.resources.choose_cpus import SideCpus
 
 
 @pytest.mark.parametrize(
@@ -36,21 +41,23 @@ def test_neighbours_are_written_as_one_range(chosen: frozenset[int]) -> None:
 
 
 @pytest.fixture
-def two_cores_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_cores_of_two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """CPUs 0-3, where 0 and 2 share a core, and 1 and 3."""
-    monkeypatch.setattr(cpus, "list_available_cpus", lambda: frozenset({0, 1, 2, 3}))
-    monkeypatch.setattr(cpus, "list_siblings", lambda cpu: frozenset({cpu % 2, cpu % 2 + 2}))
+    of = make_cores(cores=2, threads=2)
+    monkeypatch.setattr(cores, "SYSTEM", write_tree(tmp_path, of))
+    monkeypatch.setattr(choose_cpus, "list_available_cpus", lambda: list_cpus(of))
 
 
 @pytest.mark.usefixtures("two_cores_of_two")
 def test_a_count_takes_whole_cores() -> None:
-    assert cpus.choose_cpus(Cpu(count=2)) == (frozenset({0, 2}), frozenset({0, 2}))
+    sides = choose_cpus.choose_cpus(Cpu(count=2))
+    assert sides == SideCpus(server=frozenset({0, 2}), clients=frozenset({0, 2}))
 
 
 @pytest.mark.usefixtures("two_cores_of_two")
 def test_sides_are_as_asked() -> None:
-    assert cpus.choose_cpus(Cpu(server="0-1")) == (frozenset({0, 1}), None)
-    assert cpus.choose_cpus(Cpu()) == (None, None)
+    assert choose_cpus.choose_cpus(Cpu(server="0-1")) == SideCpus(server=frozenset({0, 1}))
+    assert choose_cpus.choose_cpus(Cpu()) == SideCpus()
 
 
 @pytest.mark.usefixtures("two_cores_of_two")
@@ -63,5 +70,23 @@ def test_sides_are_as_asked() -> None:
 )
 def test_cpus_that_are_not_here(cpu: Cpu, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        cpus.choose_cpus(cpu)
+        choose_cpus.choose_cpus(cpu)
     assert str(caught.value) == message
+
+
+def test_a_list_is_read_in_bounded_time_and_memory() -> None:
+    """Whatever numbers it has: each is counted once."""
+    overlapping = ",".join(["0-99999"] * 6000)
+    assert len(parse_cpus(overlapping)) == 100_000
+    with pytest.raises(ValueError, match="is not a list of CPUs") as caught:
+        parse_cpus("0-99999," * 1_000_000)
+    assert len(str(caught.value)) < 200
+
+
+def test_clients_apart_are_asked_for_by_a_word() -> None:
+    assert Cpu(count=4, client="apart").clients_apart
+    assert Cpu(server="0-3", client="apart").client_set is None
+    assert Cpu(client="4-7").client_set == "4-7"
+    for wrong in ({"server": "apart"}, {"client": "beside"}, {"count": 4, "client": "5"}):
+        with pytest.raises(ValidationError):
+            Cpu.model_validate(wrong)

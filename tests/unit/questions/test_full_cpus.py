@@ -97,3 +97,17 @@ def test_a_servers_own_cpus_are_full_by_what_it_uses_of_them(make: Make) -> None
         "Servers used all of their own CPUs (at least 95 % of their time) in oltp_read_only with 4 "
         "clients (all variants)."
     )
+
+
+def test_a_server_with_clients_apart_has_cpus_of_its_own(make: Make) -> None:
+    """Where they were beside it after all, it has not."""
+    used = "UPDATE step SET cpu_user = 0.9 * window, cpu_system = 1.08 * window"
+    clients = "UPDATE trial SET client_cpus = '{}'"
+    cpu = {"count": 2, "client": "apart"}
+    for cpus, is_apart in (("2-3", True), ("0-1", False)):
+        path = make(
+            f"apart-{cpus}", blocks=2, threads=[4], cpu=cpu, sql=(used, clients.format(cpus))
+        )
+        levels = list_server_idle(load_campaign(path))
+        assert bool(levels) == is_apart
+        assert all(level.idle == pytest.approx(0.01) for level in levels)

@@ -978,6 +978,25 @@ def test_a_server_that_shares_no_cpus_with_its_clients() -> None:
     assert ("CPUs", "cores") not in find_items(POST, replace(both, clients_apart=True))
 
 
+def test_clients_on_cores_of_their_own() -> None:
+    """By what they had; before they ran, by what was asked."""
+    run = make_run({**RUN, "cpu": {"count": 2, "client": "apart"}})
+    kept_apart = {**POST, "cpus": {"server": 2, "client": 4}}
+    stated = "server 2 logical CPUs, client 4 logical CPUs"
+    here = "server 2 logical CPUs (2 cores), client "
+    assert list_texts(kept_apart, run) == []
+    [cpus] = [c for c in compare_with_post(make_post(kept_apart), run) if c.topic == "CPUs"]
+    assert cpus.run == f"{here}other cores, where there are enough"
+    names = [variant.name for variant in run.experiment.variant]
+    for number, words in (
+        (4, None),
+        (3, f"{here}3 logical CPUs"),
+        (0, "2 logical CPUs (2 cores), server and client together"),
+    ):
+        ran = replace(run, own_clients=dict.fromkeys(names, number))
+        assert list_texts(kept_apart, ran) == ([("", stated, words)] if words else [])
+
+
 def test_words_of_own_scripts_say_what_they_read() -> None:
     options = {"statements": "random-points, 2 range-covered-si, scan, count", "range": "10"}
     assert workload_statements.list_statements("dballoc_micro", options) == [

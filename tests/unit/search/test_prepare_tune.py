@@ -15,6 +15,7 @@ from dballoc.campaign.preparation.prepare_variant import MOST_DUET_CLIENTS, coun
 from dballoc.campaign.trial.duet_trial import Slices
 from dballoc.experiment.model import Experiment, Tune, Variant
 from dballoc.ground.errors import UsageError
+from dballoc.host.resources.cpu_halves import DuetCpus
 from dballoc.host.settings import machine_lock, thp
 from dballoc.load.sysbench_command import Sysbench
 from dballoc.search import prepare_tune as tune_preparation
@@ -49,11 +50,14 @@ def prepare_search(chosen: Experiment, **changes: Any) -> PreparedCampaign:
     )
 
 
+_TWO = (frozenset({0}), frozenset({1}))
+_HALVES = DuetCpus(halves=_TWO, client_halves=_TWO)
+
+
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """``host(3.0)``: a host of two like CPUs with so many GiB of free memory."""
-    halves = (frozenset({0}), frozenset({1}))
-    monkeypatch.setattr(prepare_duet.cpu_halves, "choose_halves", lambda _: halves)
+    monkeypatch.setattr(prepare_duet.cpu_halves, "choose_halves", lambda _: _HALVES)
     monkeypatch.setattr(prepare_duet.thp, "read_mode", lambda: "madvise")
 
     def set_memory(gib: float) -> None:
@@ -179,8 +183,7 @@ def test_a_search_of_the_thp_mode_has_the_machine_to_itself(
 def test_in_a_duet_the_host_has_the_wider_thp_mode_of_both(
     experiment: Callable[..., Experiment],
 ) -> None:
-    halves = (frozenset({0}), frozenset({1}))
-    of_base = PreparedDuet(halves, 4, {"glibc": SharedHost({}, (False, False))}, {})
+    of_base = PreparedDuet(_HALVES, 4, {"glibc": SharedHost({}, (False, False))}, {})
     setting: Any = SimpleNamespace(
         experiment=experiment(), thp={"thp": "always"}, duets={"glibc": of_base}
     )

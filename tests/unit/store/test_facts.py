@@ -27,10 +27,15 @@ from dballoc.store.facts import (
 EVERYTHING = replace(
     BARE_FACTS,
     experiment='name = "x"\nthreads = [1]\n',
-    environment=Environment(host="db1", cpus_of_cores=((0, 2), (1, 3)), memory=2**34),
+    environment=Environment(
+        host="db1",
+        cpus_of_cores=((0, 2), (1, 3)),
+        cpus_of_nodes={"0": "0,2", "1": "1,3"},
+        memory=2**34,
+    ),
     designs=(Design.SOLO, Design.DUET),
     planned_blocks={"solo": 3, "duet": 4},
-    duet=replace(DUET, scatter={"paired": float("inf")}),
+    duet=replace(DUET, client_halves=("2", "3"), scatter={"paired": float("inf")}),
     workloads={"reads": WorkloadFacts(title="what it does", options={"range": "100"})},
     budget_looks={"duet": (2, 4)},
     margin=0.03,
@@ -87,6 +92,7 @@ def test_what_no_field_has_is_not_read() -> None:
         ("finalists_elsewhere", "4", "finalists_elsewhere: "),
         ("confirmations", '[{"base": "x", "directory": "../x", "finalists": ["t"]}]', "directory"),
         ("environment", '{"cpus_of_cores": [[100000]]}', "environment.cpus_of_cores.0.0: "),
+        ("environment", '{"cpus_of_nodes": {"0": "a"}}', "environment.cpus_of_nodes.0: "),
         ("environment", "{", "environment: not JSON"),
     ],
 )

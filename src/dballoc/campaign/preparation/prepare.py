@@ -6,7 +6,7 @@ Whatever is wrong is one UsageError, and nothing was started.
 
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from dballoc.fetch import name_and_version
 from dballoc.fetch.fetch_sources import NotFetched
 from dballoc.ground import user_directories
 from dballoc.ground.errors import NotNow, UsageError
+from dballoc.ground.numbers import listing
 from dballoc.host import directories
 from dballoc.host.resources import cgroup
 from dballoc.host.resources.cpus import list_available_cpus
@@ -71,6 +72,7 @@ class PreparedCampaign(Prepared):
         notices = [f"no duet: {self.no_duet}"] if self.no_duet else []
         left_out = self.duet.left_out if self.duet else {}
         notices += [f"{name} is not in the duet: {why}" for name, why in left_out.items()]
+        notices += list_together(self.variants, self.duet)
         return notices + ([f"no turns: {self.no_turns}"] if self.no_turns else [])
 
     @property
@@ -207,6 +209,21 @@ class PreparedCampaign(Prepared):
             k: t.size if (t := data_template.find(r)) else data_template.estimate_bytes(r)
             for k, r in recipes.items()
         }
+
+
+def list_together(
+    variants: Mapping[str, PreparedVariant], duet: PreparedDuet | None = None
+) -> list[str]:
+    """Return why clients do not have cores of their own where they were to have some, each reason
+    once.
+    """
+    names: dict[str, list[str]] = {}
+    for name, prepared in variants.items():
+        if prepared.together:
+            names.setdefault(prepared.together, []).append(name)
+    if duet and duet.cpus.together:
+        names.setdefault(duet.cpus.together, []).append("duets")
+    return [f"{listing(of)}: clients beside the server: {why}" for why, of in names.items()]
 
 
 def prepare_campaign(experiment: Experiment) -> PreparedCampaign:

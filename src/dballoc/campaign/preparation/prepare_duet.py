@@ -32,7 +32,7 @@ class PreparedDuet:
     ``left_out``: variants that cannot be in a duet, and why.
     """
 
-    halves: cpu_halves.Halves
+    cpus: cpu_halves.DuetCpus
     threads: int
     thp: dict[str, SharedHost]
     left_out: dict[str, str]
@@ -41,15 +41,16 @@ class PreparedDuet:
 def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
     """Decide how this machine runs the experiment's duets. Raises UsageError if it cannot."""
     refuse_unsuitable_loads(experiment, sysbench, "a duet loads both servers")
-    halves = cpu_halves.choose_halves(experiment.cpu)
-    threads = experiment.duet.threads or min(MOST_DUET_CLIENTS, _CLIENTS_PER_CPU * len(halves[0]))
+    cpus = cpu_halves.choose_halves(experiment.cpu)
+    usual = min(MOST_DUET_CLIENTS, _CLIENTS_PER_CPU * len(cpus.halves[0]))
+    threads = experiment.duet.threads or usual
     modes, left_out = _choose_thp_modes(experiment)
     if experiment.baseline in left_out:
         raise UsageError(
             f"baseline {experiment.baseline!r} cannot be in a duet: "
             f"{left_out[experiment.baseline]}; use --design solo"
         )
-    return PreparedDuet(halves, threads, modes, left_out)
+    return PreparedDuet(cpus, threads, modes, left_out)
 
 
 def refuse_unsuitable_loads(experiment: Experiment, sysbench: Sysbench, loads: str) -> None:

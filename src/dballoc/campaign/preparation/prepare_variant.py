@@ -14,7 +14,8 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.experiment.model import Experiment, Server, Variant
 from dballoc.ground.errors import UsageError
-from dballoc.host.resources import cpus, open_file_limit
+from dballoc.host.resources import open_file_limit
+from dballoc.host.resources.choose_cpus import SideCpus, choose_cpus
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import hammerdb_command, sysbench_command
 from dballoc.load.workload import Workload
@@ -40,7 +41,9 @@ _POOL_DEFAULTS = {"innodb-buffer-pool-size": 128 * 2**20, "rocksdb-block-cache-s
 @dataclass(frozen=True, kw_only=True)
 class PreparedVariant(ProvedMalloc):
     """A variant as it will run on this machine. ``programs``: what its workloads run beside
-    sysbench, by workload; ``redo_bytes``: of the redo log that its options ask for.
+    sysbench, by workload; ``redo_bytes``: of the redo log that its options ask for;
+    ``together``: why its clients do not have the cores of their own that they were to have, else
+    empty.
     """
 
     server: Server
@@ -52,6 +55,7 @@ class PreparedVariant(ProvedMalloc):
     nofile: int
     programs: dict[str, Path] = field(default_factory=dict)
     redo_bytes: int = 0
+    together: str = ""
 
     def make_row(self) -> VariantRow:
         """Return the variant's row of table ``variant``."""
@@ -88,7 +92,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
     build = _find_build(where, server, inputs.user)
     malloc = prove_malloc(where, experiment, inputs.user, build, variant)
     check_thp(where, variant)
-    server_cpus, client_cpus = _choose_cpus(experiment, variant)
+    sides = _choose_cpus(experiment, variant)
     works = [inputs.sysbench.workload(name) for name in experiment.loads]
     clients = count_most_clients(experiment)
     statements = max(
@@ -107,8 +111,8 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
         **vars(malloc),
         server=server,
         options=options,
-        server_cpus=server_cpus,
-        client_cpus=client_cpus,
+        server_cpus=sides.server,
+        client_cpus=sides.clients,
         recipe=data_template.Recipe(
             build=build,
             engine=server.engine,
@@ -122,6 +126,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
         nofile=_limit_open_files(clients, experiment.data.tables, options["max-connections"]),
         programs=programs,
         redo_bytes=_count_redo_bytes(build, options),
+        together=sides.together,
     )
 
 
@@ -249,12 +254,10 @@ def _find_pool_bytes(engine: str, options: dict[str, str], where: str) -> int | 
 # ------------------------------------------------------------------------
 
 
-def _choose_cpus(
-    experiment: Experiment, variant: Variant
-) -> tuple[frozenset[int] | None, frozenset[int] | None]:
+def _choose_cpus(experiment: Experiment, variant: Variant) -> SideCpus:
     """Return the CPUs of the variant's server and of its clients."""
     try:
-        return cpus.choose_cpus(experiment.cpu_of(variant))
+        return choose_cpus(experiment.cpu_of(variant))
     except UsageError as error:
         raise UsageError(f"{error}{suggest_small_scale(experiment)}") from None
 

@@ -21,7 +21,8 @@ from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_mallo
 from dballoc.campaign.replay.replay_limits import check_needs, measure_spare_memory
 from dballoc.experiment.model import Experiment, Variant
 from dballoc.ground.errors import UsageError
-from dballoc.host.resources import cgroup, cpus
+from dballoc.host.resources import cgroup
+from dballoc.host.resources.choose_cpus import choose_cpus
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.servers.build import Build
@@ -127,7 +128,7 @@ def prepare_replay(experiment: Experiment, path: Path, trace: RecordedTrace) -> 
         trace=trace,
         variants=variants,
         user=user,
-        server_cpus=cpus.choose_cpus(experiment.cpu)[0],
+        server_cpus=choose_cpus(experiment.cpu).server,
         thp=thp.read_host(),
         put_back=put_back,
     )

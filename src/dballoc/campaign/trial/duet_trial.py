@@ -129,11 +129,11 @@ class _DuetSide(LoadedServer):
             counts = scale_counts(self.life.counted_events, first, last)
             self.life.record.rows += [SliceCounterRow(**place, **vars(count)) for count in counts]
 
-    def move_to(self, cpus: frozenset[int]) -> None:
-        """Move server and client to these CPUs, thread by thread."""
+    def move_to(self, cpus: frozenset[int], client_cpus: frozenset[int]) -> None:
+        """Move the server and its client to their CPUs, thread by thread."""
         move_threads(self.life.running.child.pid, cpus)
         if self.client:
-            move_threads(self.client.pid, cpus)
+            move_threads(self.client.pid, client_cpus)
 
 
 @dataclass(kw_only=True)
@@ -149,7 +149,7 @@ class _RunningDuet:
 
     def __post_init__(self) -> None:
         self.experiment = self.context.setting.experiment
-        self.cpus = self.duet.halves[0] | self.duet.halves[1]
+        self.cpus = self.duet.cpus
         self.shared_host = self.duet.thp[self.pairing.variant]
         self.sides: list[_DuetSide] = []
         for (name, _), template, off, side in zip(
@@ -161,7 +161,8 @@ class _RunningDuet:
         ):
             raw = self.directory / side
             OutputDirectory.open(raw).close()
-            life = ServerLife(self.context, name, template, raw, cpus=self.cpus, thp_disable=off)
+            cpus = self.cpus.servers
+            life = ServerLife(self.context, name, template, raw, cpus=cpus, thp_disable=off)
             self.sides.append(_DuetSide(life))
         # The order in which things are done to both servers, one after the other.
         self.order = self.sides[:: -1 if self.pairing.first else 1]
@@ -227,13 +228,13 @@ class _RunningDuet:
                     side.client.kill()
                     side.client = None
         for side in self.order:
-            side.move_to(self.cpus)
+            side.move_to(self.cpus.servers, self.cpus.clients)
             side.life.record.trial.seconds_planned += seconds
 
     def _start_client(self, side: _DuetSide, step: Step, seconds: float) -> None:
         side.intervals = []
         # We end the client: it gets twice the time and a minute, in case the machine is slow.
-        side.client = side.life.start_client(step, 2 * seconds + 60, self.cpus)
+        side.client = side.life.start_client(step, 2 * seconds + 60, self.cpus.clients)
 
     def _warm_up(self, step: Step) -> None:
         """Wait until the warm-up's time is over and both clients have reported, so that all their
@@ -258,10 +259,11 @@ class _RunningDuet:
             time.sleep(_POLL)
 
     def _run_slice(self, step: Step, number: int) -> None:
-        halves = [self.duet.halves[half] for half in self.pairing.halves(number)]
+        places = self.pairing.halves(number)
+        halves = [self.cpus.halves[half] for half in places]
         began = time.monotonic()
         for i in self._order_of_sides(number):
-            self.sides[i].move_to(halves[i])
+            self.sides[i].move_to(halves[i], self.cpus.client_halves[places[i]])
             # At the start of the slice, which does not count.
             with self.sides[i].note_faults(step.title):
                 self.sides[i].note_memory_peak()
@@ -287,7 +289,7 @@ class _RunningDuet:
                 side.life.record.rows.append(
                     SliceRow(
                         **place,
-                        half=self.duet.halves.index(halves[i]),
+                        half=places[i],
                         t=a.clock - side.life.t0,
                         seconds=b.clock - a.clock,
                         queries=b.questions - a.questions - 1,  # without our own

@@ -435,6 +435,8 @@ class ServerLife:
             counter=counter,
         )
         self.connections.own_connections += running.own_connections
+        with contextlib.suppress(ProcessLookupError):  # it may have ended already
+            self.record.trial.client_cpus = format_cpus(os.sched_getaffinity(running.pid))
         return running
 
     def write_client_files(self) -> client.Places:

@@ -93,11 +93,13 @@ def print_plan(setting: prepare.PreparedCampaign, extension: Extension | None = 
     say(f"memory:  about {setting.memory_needed / 2**20:,.0f} MiB")
     say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
     if setting.duet:
-        halves = " and ".join(format_cpus(half) for half in setting.duet.halves)
+        cpus = setting.duet.cpus
+        halves = " and ".join(format_cpus(half) for half in cpus.halves)
+        apart = f", clients on {format_cpus(cpus.clients)}" if cpus.clients_apart else ""
         pilot = (
             f"; a pilot of about {plan.pilot:.0f} s sets slices and blocks" if plan.pilot else ""
         )
-        say(f"duet:    CPUs {halves}, {setting.duet.threads} clients a side{pilot}")
+        say(f"duet:    CPUs {halves}{apart}, {setting.duet.threads} clients a side{pilot}")
     if setting.no_duet:
         say(f"no duet: {setting.no_duet}")
     if setting.turns:

@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.ground.errors import UsageError
-from dballoc.host.resources import cpus
+from dballoc.host.resources import choose_cpus
+from dballoc.host.resources.cores import Core, list_cores
+from dballoc.host.resources.cpus import list_available_cpus
 
 if TYPE_CHECKING:
     from dballoc.experiment.model import Cpu
@@ -16,28 +17,56 @@ if TYPE_CHECKING:
 Halves = tuple[frozenset[int], frozenset[int]]
 
 
-@dataclass(frozen=True)
-class Core:
-    """A core: those of its CPUs (hardware threads) that we may use, its NUMA node, and its kind
-    (capacity or top frequency).
+@dataclass(frozen=True, kw_only=True)
+class DuetCpus:
+    """Two halves of the servers' CPUs, and of their clients': the same ones, unless the clients
+    have CPUs of their own. ``together``: why they have none though they were to; empty where not.
     """
 
-    cpus: frozenset[int]
-    node: int
-    kind: int
+    halves: Halves
+    client_halves: Halves
+    together: str = ""
+
+    @property
+    def servers(self) -> frozenset[int]:
+        """The CPUs of both servers."""
+        return self.halves[0] | self.halves[1]
+
+    @property
+    def clients(self) -> frozenset[int]:
+        """The CPUs of both servers' clients."""
+        return self.client_halves[0] | self.client_halves[1]
+
+    @property
+    def clients_apart(self) -> bool:
+        """Whether the clients have CPUs of their own."""
+        return self.client_halves != self.halves
 
 
-def choose_halves(cpu: "Cpu") -> Halves:
+def choose_halves(cpu: "Cpu") -> DuetCpus:
     """Choose two halves of the CPUs that the experiment's [cpu] allows. Raises UsageError if there
     are no two like halves.
     """
-    server, client = cpus.choose_cpus(cpu)
+    sides = choose_cpus.choose_cpus(cpu)
     allowed = (
-        cpus.list_available_cpus()
-        if server is None and client is None
-        else (server or frozenset()) | (client or frozenset())
+        list_available_cpus()
+        if sides.server is None and sides.clients is None
+        else (sides.server or frozenset()) | (sides.clients or frozenset())
     )
-    return split_cores(list_cores(allowed))
+    together = sides.together
+    if cpu.clients_apart and sides.server and sides.clients and not together:
+        try:
+            return DuetCpus(
+                halves=split_cores(list_cores(sides.server)),
+                client_halves=split_cores(list_cores(sides.clients)),
+            )
+        except UsageError:
+            together = (
+                f"CPUs {format_cpus(sides.server)} of the servers and "
+                f"{format_cpus(sides.clients)} of their clients are no two like halves each"
+            )
+    halves = split_cores(list_cores(allowed))
+    return DuetCpus(halves=halves, client_halves=halves, together=together)
 
 
 def split_cores(cores: Iterable[Core]) -> Halves:
@@ -70,7 +99,7 @@ def _split_node(on_node: list[Core]) -> Halves | None:
     """Split the cores of one node, kind by kind; a core without a partner is left out."""
     kinds: dict[tuple[int, int], list[Core]] = defaultdict(list)
     for core in sorted(on_node, key=lambda c: min(c.cpus)):
-        kinds[core.kind, len(core.cpus)].append(core)
+        kinds[core.speed, len(core.cpus)].append(core)
     first: set[int] = set()
     second: set[int] = set()
     for alike in kinds.values():
@@ -78,28 +107,3 @@ def _split_node(on_node: list[Core]) -> Halves | None:
         first |= {c for core in alike[:half] for c in core.cpus}
         second |= {c for core in alike[half : 2 * half] for c in core.cpus}
     return (frozenset(first), frozenset(second)) if first else None
-
-
-def list_cores(allowed: frozenset[int]) -> list[Core]:
-    """List the machine's cores with their allowed CPUs (sysfs: topology, node, cpu_capacity or
-    cpuinfo_max_freq).
-    """
-    by_cpus: dict[frozenset[int], Core] = {}
-    for cpu in sorted(allowed):
-        core_cpus = cpus.list_siblings(cpu) & allowed
-        by_cpus.setdefault(core_cpus, Core(core_cpus, _read_node(cpu), _read_kind(cpu)))
-    return list(by_cpus.values())
-
-
-def _read_node(cpu: int) -> int:
-    links = (cpus.SYSTEM / f"cpu{cpu}").glob("node[0-9]*")
-    return next((int(link.name.removeprefix("node")) for link in links), 0)
-
-
-def _read_kind(cpu: int) -> int:
-    for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
-        try:
-            return int(Path(cpus.SYSTEM / f"cpu{cpu}" / name).read_text())
-        except (OSError, ValueError):
-            continue
-    return 0

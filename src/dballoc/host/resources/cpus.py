@@ -1,67 +1,15 @@
-"""List the CPUs, and choose some of them: whole cores first."""
+"""List the CPUs that dballoc may use, and move running processes to some of them."""
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from dballoc.experiment.cpu_list import format_cpus, parse_cpus
-from dballoc.ground.errors import UsageError
-
-if TYPE_CHECKING:
-    from dballoc.experiment.model import Cpu
 import contextlib
+import os
 from collections.abc import Collection
 
 from dballoc.host.process.handle import Process
-
-SYSTEM = Path("/sys/devices/system/cpu")
 
 
 def list_available_cpus() -> frozenset[int]:
     """List the CPUs that this process may use."""
     return frozenset(os.sched_getaffinity(0))
-
-
-def list_siblings(cpu: int) -> frozenset[int]:
-    """List the CPUs of the same core, itself included."""
-    try:
-        return parse_cpus((SYSTEM / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip())
-    except (OSError, ValueError):
-        return frozenset({cpu})
-
-
-def choose_cpus(cpu: "Cpu") -> tuple[frozenset[int] | None, frozenset[int] | None]:
-    """Choose the CPUs of server and client; None means all. Raises UsageError if a CPU of the
-    experiment is not available.
-    """
-    if cpu.count is not None:
-        chosen = _choose_first(cpu.count)
-        return chosen, chosen
-    return _parse_available("server", cpu.server), _parse_available("client", cpu.client)
-
-
-def _choose_first(count: int) -> frozenset[int]:
-    allowed = list_available_cpus()
-    if count > len(allowed):
-        raise UsageError(
-            f"cpu.count: {count} CPUs requested, {len(allowed)} available ({format_cpus(allowed)})"
-        )
-    ordered: list[int] = []
-    for cpu in sorted(allowed):
-        ordered += [c for c in sorted(list_siblings(cpu) & allowed) if c not in ordered]
-    return frozenset(ordered[:count])
-
-
-def _parse_available(side: str, text: str | None) -> frozenset[int] | None:
-    if text is None:
-        return None
-    wanted = parse_cpus(text)
-    if missing := wanted - list_available_cpus():
-        raise UsageError(
-            f"cpu.{side}: CPU {format_cpus(missing)} is not here; there are "
-            f"{format_cpus(list_available_cpus())}"
-        )
-    return wanted
 
 
 _ROUNDS = 20

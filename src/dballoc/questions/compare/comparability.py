@@ -148,10 +148,13 @@ def _compare_designs(first: Campaign, second: Campaign, design: str) -> list[str
 def _compare_duets(first: Campaign, second: Campaign) -> list[str]:
     """Compare the width: the clients of each side, and the CPUs they ran on."""
     first_duet, second_duet = (c.facts.duet for c in (first, second))
-    widths = [[len(parse_cpus(half)) for half in duet.halves] for duet in (first_duet, second_duet)]
+    duets = first_duet, second_duet
+    widths = [[len(parse_cpus(half)) for half in duet.halves] for duet in duets]
+    of_clients = [[len(parse_cpus(half)) for half in duet.client_halves] for duet in duets]
     pairs: list[_Setting] = [
         ("clients a side", first_duet.threads, second_duet.threads),
         ("CPUs of the halves", widths[0], widths[1]),
+        ("CPUs of the clients' halves", of_clients[0], of_clients[1]),
     ]
     both = Design.DUET in first.facts.designs and Design.DUET in second.facts.designs
     return _list_differences(pairs) if both else []

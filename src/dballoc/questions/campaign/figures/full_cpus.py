@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.ground.numbers import count, listing, percent
 from dballoc.questions.campaign.figures.level_curves import average_levels
+from dballoc.questions.campaign.figures.side_cpus import has_own_cpus
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.split_by_host import list_environments
 
@@ -61,11 +62,9 @@ def list_host_idle(campaign: Campaign) -> list[LevelIdle]:
 
 def list_server_idle(campaign: Campaign) -> list[LevelIdle]:
     """Return what each server did not use of its own CPUs at each level, of variants whose servers
-    have some (``cpu.server``).
+    have some (``cpu.server``, or clients that were apart).
     """
-    experiment = campaign.experiment
-    sets = {v.name: experiment.cpu_of(v).server for v in experiment.variant}
-    numbers = {name: len(parse_cpus(cpus)) for name, cpus in sets.items() if cpus}
+    numbers = _count_own_cpus(campaign)
     user, system = (_read_means(campaign, measure) for measure in ("user", "system"))
     return [
         LevelIdle(
@@ -77,6 +76,18 @@ def list_server_idle(campaign: Campaign) -> list[LevelIdle]:
         for place in user
         if place[2] in numbers and place in system
     ]
+
+
+def _count_own_cpus(campaign: Campaign) -> dict[str, int]:
+    """Return how many CPUs of its own each server has; nothing for those that have none."""
+    numbers = {}
+    for variant in campaign.experiment.variant:
+        cpu = campaign.experiment.cpu_of(variant)
+        if cpu.server:
+            numbers[variant.name] = len(parse_cpus(cpu.server))
+        elif cpu.count and cpu.clients_apart and has_own_cpus(campaign, variant.name):
+            numbers[variant.name] = cpu.count
+    return numbers
 
 
 def describe_host(levels: Sequence[LevelIdle], variants: Sequence[str]) -> str:
@@ -145,6 +156,8 @@ def _read_means(campaign: Campaign, measure: str) -> dict[tuple[str, int, str], 
 def _list_smaller_counts(campaign: Campaign) -> list[str]:
     """Return on how many of the host's CPUs servers and clients ran, where these were not all."""
     hosts = [machine.cpus for machine in list_environments(campaign) if machine.cpus]
-    counts = {campaign.experiment.cpu_of(v).count for v in campaign.experiment.variant}
+    counted = _count_own_cpus(campaign)
+    variants = [v for v in campaign.experiment.variant if v.name not in counted]
+    counts = {campaign.experiment.cpu_of(v).count for v in variants}
     fewer = sorted(n for n in counts if n is not None and hosts and n < max(hosts))
     return [f"{n} of {max(hosts)} CPUs" for n in fewer]

@@ -73,10 +73,11 @@ _ESTIMATES = {
 
 def _describe_duet(facts: DuetFacts, *, is_of_hosts: bool) -> list[str]:
     halves = " and ".join(facts.halves)
+    apart = f", their clients on {' and '.join(facts.client_halves)}" if facts.client_halves else ""
     text = [
         "Duet: the baseline and one other server at the same time, each with "
-        f"{count(facts.threads, 'client')}, on CPUs {halves} in turns. What is compared is the "
-        "server's CPU time per transaction at half of the machine's width.",
+        f"{count(facts.threads, 'client')}, on CPUs {halves} in turns{apart}. What is compared is "
+        "the server's CPU time per transaction at half of the machine's width.",
         _ESTIMATES[facts.estimate],
     ]
     text += [f"{name} is not in the duet: {why}." for name, why in facts.left_out.items()]

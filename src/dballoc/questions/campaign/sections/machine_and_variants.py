@@ -7,7 +7,9 @@ from operator import itemgetter
 from typing import Any
 
 from dballoc.document.model import Column, Table, tabulate
+from dballoc.experiment.cpu_list import format_cpus
 from dballoc.ground.numbers import NOTHING, count, listing, with_unit
+from dballoc.questions.campaign.figures.side_cpus import list_side_cpus
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.split_by_host import list_environments
 from dballoc.store.facts import Environment
@@ -25,7 +27,7 @@ def tabulate_environment(campaign: Campaign) -> Table:
     numa_nodes = 1 if e.numa_nodes is None else e.numa_nodes
     rows: dict[str, str | None] = {
         "driver" if is_driver else "host": f"{e.host} ({on_off})",
-        "CPU": f"{_describe_cpus(e)}, {count(numa_nodes, 'NUMA node')}",
+        "CPU": f"{_describe_cpus(e)}, {count(numa_nodes, 'NUMA node')}{_describe_nodes(e)}",
         "CPU governor": e.governor,
         "memory": f"{with_unit(e.memory)}, {swap}",
         "system": f"{e.os}, {e.libc}",
@@ -42,6 +44,13 @@ def tabulate_environment(campaign: Campaign) -> Table:
 
 # Of pairs of what and its value.
 FOUND = Column("what", itemgetter(0)), Column("as found", itemgetter(1), words=True)
+
+
+def _describe_nodes(machine: Environment) -> str:
+    """Return which CPUs are of which NUMA node; empty where all are of one."""
+    nodes = machine.cpus_of_nodes.items()
+    words = (f"node {node}: {cpus}" for node, cpus in nodes)
+    return f" ({'; '.join(words)})" if len(nodes) > 1 else ""
 
 
 def _describe_cpus(machine: Environment) -> str:
@@ -92,9 +101,22 @@ def tabulate_variants(campaign: Campaign) -> Table:
             ),
         ),
         Column("CPUs of the server", lambda r: list_found(r, "cpus")),
+        Column("CPUs of its clients", lambda r: describe_client_cpus(campaign, r["name"])),
     )
     by_name = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
     return tabulate("Variants", columns, [by_name[name] for name in campaign.names], words=True)
+
+
+def describe_client_cpus(campaign: Campaign, name: str) -> str:
+    """Return the CPUs that the clients of a variant had on this host, and whether they were beside
+    the server though they were to be apart; empty where they were elsewhere.
+    """
+    cpu = campaign.experiment.cpu_of(campaign.experiment.find(name))
+    words = []
+    for server, clients in list_side_cpus(campaign, name):
+        beside = " (beside the server: too few others)" if server & clients else ""
+        words.append(f"{format_cpus(clients)}{beside if cpu.clients_apart else ''}")
+    return ", ".join(dict.fromkeys(words))
 
 
 def format_server_commands(campaign: Campaign) -> dict[str, str]:

@@ -25,7 +25,7 @@ def make_replica_section(campaign: Campaign) -> Section | None:
         "The server that is measured is a replica. Its throughput is what it applied while the "
         "load ran on its primary, a server of the same build with its own malloc. After each load "
         f"the replica had {e.replica.catch_up:g} s to apply the rest.",
-        _APART.format(client=e.cpu.client) if e.cpu.server and e.cpu.client else _TOGETHER,
+        _APART.format(client=e.cpu.client_set) if e.cpu.server and e.cpu.client_set else _TOGETHER,
         *describe_late_replicas(campaign),
     ]
     table = tabulate("Replicas", _COLUMNS, rows.iter_rows(named=True), caption=_CAPTION, heads=3)

@@ -9,6 +9,7 @@ import polars as pl
 
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Variant
+from dballoc.questions.campaign.figures.side_cpus import list_side_cpus
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.client_connections import count_client_connections
 from dballoc.questions.compare.split_by_host import split_by_host
@@ -128,6 +129,7 @@ def read_campaign_setup(campaign: Campaign, machine: Environment | None = None) 
         without_thp=_list_without_thp(campaign),
         host_cores=tuple(map(frozenset, machine.cpus_of_cores)),
         clients_apart=campaign.has_clients_apart,
+        own_clients=_count_own_clients(campaign),
         settled_otherwise=facts.settled_otherwise,
         encryption={
             name: connections.words
@@ -135,6 +137,16 @@ def read_campaign_setup(campaign: Campaign, machine: Environment | None = None) 
         },
         duet=None if Design.SOLO in campaign.facts.designs else _read_duet(campaign),
     )
+
+
+def _count_own_clients(campaign: Campaign) -> dict[str, int]:
+    """Return how many CPUs without their server clients had that were to be apart, by variant."""
+    numbers = {}
+    for variant in campaign.experiment.variant:
+        sides = list_side_cpus(campaign, variant.name)
+        if sides and campaign.experiment.cpu_of(variant).clients_apart:
+            numbers[variant.name] = min(len(pair.clients - pair.server) for pair in sides)
+    return numbers
 
 
 def _read_duet(campaign: Campaign) -> DuetSetup | None:

@@ -24,6 +24,7 @@ _LEAST_OF_STATED, _MOST_OF_STATED = 0.9, 1.02
 _SERVER, _CLIENT, _TOGETHER = "server", "client", ""
 _ALL_CPUS = "all of the machine"
 _SHARED = "server and client together"
+_OTHER_CORES = "other cores, where there are enough"
 _OF_OWN_HOST = "client all of its own host"
 
 
@@ -56,7 +57,7 @@ def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     names_by_cpu: dict[Cpu, list[str]] = {}
     for variant in run.experiment.variant:
         names_by_cpu.setdefault(run.experiment.cpu_of(variant), []).append(variant.name)
-    sides = [_count_cpus(cpu, run) for cpu in names_by_cpu]
+    sides = [_count_cpus(cpu, run, names[0]) for cpu, names in names_by_cpu.items()]
     stated = post.cpus
     same = stated is None or _is_same_cpus(stated, sides)
     words = [_describe_sides(each, run) for each in sides]
@@ -80,21 +81,28 @@ def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         yield compare_text("CPUs", "cores", stated_cores, shared)
 
 
-def _count_cpus(cpu: Cpu, run: RunSetup) -> _Sides:
-    """Return how many CPUs each side has. Of a client on a host of its own, which has all of that
-    host's, the number is not compared.
+def _count_cpus(cpu: Cpu, run: RunSetup, name: str) -> _Sides:
+    """Return how many CPUs each side has, of the variant ``name``. Of a client on a host of its
+    own, which has all of that host's, the number is not compared.
     """
-    together = _SERVER if run.clients_apart else _TOGETHER
+    own_clients: _Sides = {}
+    if cpu.clients_apart and not run.clients_apart and run.own_clients.get(name) != 0:
+        own_clients = {_CLIENT: _Cpus(run.own_clients.get(name))}
+    together = _SERVER if run.clients_apart or own_clients else _TOGETHER
     if cpu.count is not None:
-        return {together: _Cpus(cpu.count, _count_whole_cores(cpu.count, run.host_cores))}
-    texts = {_SERVER: cpu.server, _CLIENT: None if run.clients_apart else cpu.client}
+        cores = _count_whole_cores(cpu.count, run.host_cores)
+        return {together: _Cpus(cpu.count, cores), **own_clients}
+    texts = {_SERVER: cpu.server, _CLIENT: None if run.clients_apart else cpu.client_set}
     sets = {side: parse_cpus(text) for side, text in texts.items() if text}
     if not sets:
         return {together: _Cpus(run.host_cpus, len(run.host_cores) or None)}
-    return {
+    if cpu.clients_apart and not own_clients and not run.clients_apart:
+        sets = {_TOGETHER: sets[_SERVER]}
+    of_sets = {
         side: _Cpus(len(cpus), sum(bool(core & cpus) for core in run.host_cores) or None)
         for side, cpus in sets.items()
     }
+    return {**of_sets, **own_clients}
 
 
 def _count_whole_cores(cpus: int, cores: Sequence[frozenset[int]]) -> int | None:
@@ -157,8 +165,9 @@ def _describe_sides(sides: _Sides, run: RunSetup) -> str:
     if _TOGETHER in sides:
         cpus = sides[_TOGETHER]
         return _ALL_CPUS if cpus.logical is None else f"{_describe_cpus(cpus)}, {_SHARED}"
+    unknown = {_SERVER: _ALL_CPUS, _CLIENT: _OTHER_CORES}
     words = [
-        f"{side} {_ALL_CPUS if cpus.logical is None else _describe_cpus(cpus)}"
+        f"{side} {unknown[side] if cpus.logical is None else _describe_cpus(cpus)}"
         for side, cpus in sides.items()
     ]
     return join_words([*words, *([_OF_OWN_HOST] if run.clients_apart else [])])
@@ -190,9 +199,9 @@ def _describe_shared_cores(cpus: list[Cpu], run: RunSetup) -> str:
     shared = {
         core
         for cpu in cpus
-        if cpu.server and cpu.client and not run.clients_apart
+        if cpu.server and cpu.client_set and not run.clients_apart
         for core in run.host_cores
-        if core & parse_cpus(cpu.server) and core & parse_cpus(cpu.client)
+        if core & parse_cpus(cpu.server) and core & parse_cpus(cpu.client_set)
     }
     if not shared:
         return ""

@@ -45,7 +45,9 @@ class RunSetup:
     ``host_thp`` (its mode), ``host_libc`` (``glibc VERSION``): of the machine; empty or None before
     it is known. ``without_thp``: variants whose servers had switched THP off for themselves.
     ``host_cores``: the logical CPUs of each core; nothing where they are not known.
-    ``clients_apart``: whether the clients have hosts of their own.
+    ``clients_apart``: whether the clients have hosts of their own. ``own_clients``: of variants
+    whose clients are to have cores of their own, how many CPUs they had, 0: they were beside the
+    server; nothing before it ran.
     ``settled_otherwise``: by variant, for each variable that its server does not have which
     settles, the substitute or "". ``may_settle_otherwise``: before it ran, of the variables that
     settle and that not every server has, which servers do not have them, and the substitute or "".
@@ -70,6 +72,7 @@ class RunSetup:
     without_thp: frozenset[str] = frozenset()
     host_cores: Sequence[frozenset[int]] = ()
     clients_apart: bool = False
+    own_clients: Mapping[str, int] = field(default_factory=dict)
     settled_otherwise: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     may_settle_otherwise: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     encryption: Mapping[str, str] = field(default_factory=dict)
