@@ -59,8 +59,8 @@ class Run:
         bool,
         typer.Option(
             "--measure-only",
-            help="Run every planned block, judge nothing and write no report, which needs the extra "
-            "measure alone; dballoc report judges the results once, on any machine.",
+            help="Run every planned block, judge nothing and write no report, which needs only the "
+            "extra measure; dballoc report judges the results once, on any machine.",
         ),
     ] = False
     dry_run: Annotated[
