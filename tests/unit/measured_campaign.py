@@ -1,7 +1,7 @@
 """Campaigns that measure example figures, without servers and without the analysis."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -112,4 +112,5 @@ def run(out: Path) -> RunEnding:
             "variant": [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}],
         }
     )
-    return run_campaign(make_setting(chosen), out, Observer(), looks=NoLooks(), kind=make_kind())
+    kind = replace(make_kind(), measured_only=True)
+    return run_campaign(make_setting(chosen), out, Observer(), looks=NoLooks(), kind=kind)

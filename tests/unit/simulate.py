@@ -24,6 +24,7 @@ from dballoc.questions.campaign.answer.recommendation import Ending, recommend
 from dballoc.questions.campaign.answer.stopping_rule import all_decided
 from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
 from dballoc.questions.compare.procedure import (
+    END_SHARE,
     ERROR,
     MARGIN,
     ErrorShare,
@@ -98,12 +99,13 @@ class Host:
 
 
 def declare_even(blocks: int, comparisons: int, variants: int | None = None) -> Procedure:
-    """A procedure whose comparisons share all of the error evenly, without extensions; of so many
-    ``variants``, or each of one of its own.
+    """A procedure whose comparisons share evenly the error that all looks up to the planned end
+    have; of so many ``variants``, or each of one of its own.
     """
-    share = ErrorShare(error=ERROR, comparisons=comparisons, variants=variants or comparisons)
-    shares = {"any": share}
-    return declare_procedure(blocks, shares, end_share=1.0)
+    share = ErrorShare(
+        error=ERROR / END_SHARE, comparisons=comparisons, variants=variants or comparisons
+    )
+    return declare_procedure(blocks, {"any": share})
 
 
 def procedure_of(model: Experiment, blocks: int) -> Procedure:

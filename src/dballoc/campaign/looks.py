@@ -1,5 +1,5 @@
 """The seam at which a campaign is judged while it runs. Empty, a campaign measures every planned
-block, and needs nothing of the analysis.
+block, and needs no data frames.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from dballoc.ground.numbers import listing
-from dballoc.questions.compare.procedure import Procedure
+from dballoc.questions.compare.procedure import Procedure, declare_procedure
+from dballoc.store.results import Results
 
 
 class Looks(Protocol):
@@ -24,11 +25,23 @@ class Looks(Protocol):
 
 
 class NoLooks:
-    """The empty seam: there are no looks, and nothing is ever decided."""
+    """The empty seam: a campaign is judged once, where it ends, and by others."""
 
-    def declare_procedures(self, _: Path) -> Mapping[str, Procedure]:
-        """Return none."""
-        return {}
+    def declare_procedures(self, directory: Path) -> Mapping[str, Procedure]:
+        """Return each design's procedure after the blocks that are finished, without the
+        comparisons that share its error.
+        """
+        results = Results.open(directory, read_only=True)
+        try:
+            facts = results.facts()
+            return {
+                design: declare_procedure(
+                    planned, {}, facts.budget_looks.get(design, ()), judged_once=True
+                ).after(len({row.block for row in results.blocks(design)}))
+                for design, planned in facts.planned_blocks.items()
+            }
+        finally:
+            results.close()
 
     def is_decided_at(self, _: Path, __: str, ___: int) -> bool:
         """Return False."""

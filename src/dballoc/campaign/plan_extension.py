@@ -48,6 +48,11 @@ def plan_extension(
             f"{directory}: its blocks ran on the hosts of a Ray cluster, which extend nothing; "
             "run the experiment with more blocks in a new --out"
         )
+    if campaign.facts.measured_only:
+        raise UsageError(
+            f"{directory}: measured with --measure-only, so judged once and never extended; run "
+            "the experiment with more blocks in a new --out"
+        )
     chosen = {d: p for d, p in declare_procedures(campaign).items() if d in select_designs(design)}
     if not chosen:
         raise UsageError(f"--design {design}: {directory} has no {design} blocks to go on from")

@@ -12,6 +12,7 @@ from example_procedures import declared
 
 from dballoc.campaign import run_blocks
 from dballoc.campaign.interim_looks import InterimLooks
+from dballoc.campaign.looks import Looks, NoLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.run_blocks import list_designs_over_budget
 from dballoc.experiment.model import Experiment
@@ -30,8 +31,12 @@ class Clock:
         return self.now
 
 
+@pytest.mark.parametrize("looks", [InterimLooks(), NoLooks()])
 def test_the_same_command_gives_no_more_blocks(
-    experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    experiment: Callable[..., Experiment],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    looks: Looks,
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(run_blocks, "time", clock)
@@ -48,7 +53,7 @@ def test_the_same_command_gives_no_more_blocks(
     setting = measured_campaign.make_setting(chosen)
     for _ in range(2):
         ending = run_blocks.run_campaign(
-            setting, tmp_path / "r", Observer(), looks=InterimLooks(), kind=kind
+            setting, tmp_path / "r", Observer(), looks=looks, kind=kind
         )
         assert (ending.why, ending.blocks) == ("budget", {"solo": 5})
     assert load_campaign(tmp_path / "r").facts.budget_looks == {"solo": (5,)}

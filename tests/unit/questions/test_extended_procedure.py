@@ -74,14 +74,15 @@ def test_variants_left_out_of_the_duet_spend_none_of_its_error() -> None:
     st.integers(1, 10),
     st.integers(1, 40),
     st.sets(st.integers(2, 250), max_size=6),
+    st.booleans(),
 )
 def test_all_looks_and_comparisons_together_err_in_five_per_cent(
-    solo: int, duet: int, variants: int, workloads: int, budget_looks: set[int]
+    solo: int, duet: int, variants: int, workloads: int, budget_looks: set[int], once: bool
 ) -> None:
     shares = declare_shares(list_judged(["solo", "duet"]), variants, workloads)
     error = 0.0
     for planned, measures in ((solo, (MEMORY, THROUGHPUT)), (duet, (CPU,))):
-        procedure = declare_procedure(planned, shares, budget_looks)
+        procedure = declare_procedure(planned, shares, budget_looks, judged_once=once)
         assert list(procedure.spending) == sorted(procedure.spending)
         for measure in measures:
             levels = [procedure.after(look).levels[measure] for look in procedure.spending]
@@ -94,13 +95,14 @@ def test_all_looks_and_comparisons_together_err_in_five_per_cent(
     st.integers(1, 10),
     st.integers(1, 40),
     st.sets(st.integers(2, 250), max_size=6),
+    st.booleans(),
 )
 def test_the_bounds_of_all_variants_and_looks_err_in_two_and_a_half_per_cent(
-    planned: int, variants: int, workloads: int, budget_looks: set[int]
+    planned: int, variants: int, workloads: int, budget_looks: set[int], once: bool
 ) -> None:
     """Of each measure alone: a claim that needs all its parts fails with any of them."""
     shares = declare_shares(list_judged(["solo", "duet"]), variants, workloads)
-    procedure = declare_procedure(planned, shares, budget_looks)
+    procedure = declare_procedure(planned, shares, budget_looks, judged_once=once)
     for measure in shares:
         levels = [procedure.after(look).bound_levels[measure] for look in procedure.spending]
         error = sum(1 - level for level in levels) * max(1, variants - 1)

@@ -72,6 +72,11 @@ class Comparisons:
     descriptive: list[Comparison] = field(default_factory=list)
 
     @property
+    def judged_once(self) -> bool:
+        """Whether there is one look, where the campaign ends."""
+        return any(procedure.judged_once for procedure in self.procedures.values())
+
+    @property
     def baseline(self) -> str:
         """The variant that the others are compared with."""
         return self.floor[0].variant
@@ -150,12 +155,16 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     if campaign.imported:
         measures = [metric.measure.name for metric in list_metrics(campaign)]
         shares = declare_imported_shares(variants, measures)
-        return {Design.SOLO: declare_procedure(campaign.blocks(Design.SOLO), shares, end_share=1.0)}
+        blocks = campaign.blocks(Design.SOLO)
+        return {Design.SOLO: declare_procedure(blocks, shares, judged_once=True)}
     shares = declare_shares(campaign.judged, variants, workloads, len(facts.duet.left_out))
     return {
-        d: declare_procedure(facts.planned_blocks[d], shares, facts.budget_looks.get(d, ())).after(
-            campaign.blocks(d)
-        )
+        d: declare_procedure(
+            facts.planned_blocks[d],
+            shares,
+            facts.budget_looks.get(d, ()),
+            judged_once=facts.measured_only,
+        ).after(campaign.blocks(d))
         for d in facts.designs
     }
 

@@ -21,6 +21,10 @@ campaign's budget ends a design before its planned end, that is a look too, by t
 function (Lan and DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70, 1983):
 when time is up does not depend on the figures. A later look spends what is left up to its own
 share.
+
+A campaign that was measured only, which nobody could judge while it ran, has one look: its planned
+end, or where the budget ended it. That spends all of the error, and nothing goes on from there. So
+do imported results.
 """
 
 import math
@@ -84,15 +88,14 @@ class Procedure:
     """The declared procedure of one design. ``looks``: the numbers of blocks at which it may be
     judged, the planned number last; ``blocks``: those finished; ``shares``: of the whole campaign,
     in both its designs, by measure; ``budget_looks``: the numbers of blocks at which the budget
-    ended the design; ``end_share``: the share of its error that a comparison has spent at the
-    planned end, 1 where there are no extensions.
+    ended the design; ``judged_once``: where the design ends, for all of the error.
     """
 
     looks: tuple[int, ...]
     blocks: int
     shares: Mapping[str, ErrorShare]
     budget_looks: tuple[int, ...] = ()
-    end_share: float = END_SHARE
+    judged_once: bool = False
 
     @property
     def family(self) -> int:
@@ -113,12 +116,14 @@ class Procedure:
     def spending(self) -> dict[int, float]:
         """The share of its error that a comparison spends at each look."""
         looks = sorted({*self.looks, *(n for n in self.budget_looks if n < self.looks[-1])})
-        spent = [0.0, *(self.end_share * (look / self.looks[-1]) ** SPENDING for look in looks)]
+        if self.judged_once:
+            return {looks[0]: 1.0}
+        spent = [0.0, *(END_SHARE * (look / self.looks[-1]) ** SPENDING for look in looks)]
         shares = {look: spent[i + 1] - spent[i] for i, look in enumerate(looks)}
-        for number, factor in enumerate(EXTENSIONS if self.end_share < 1 else (), 1):
+        for number, factor in enumerate(EXTENSIONS, 1):
             look = math.ceil(factor * self.looks[-1])
             # Of one planned block, the first extension falls on the second.
-            shares.setdefault(look, (1 - self.end_share) * 2**-number)
+            shares.setdefault(look, (1 - END_SHARE) * 2**-number)
         return shares
 
     @property
@@ -224,16 +229,19 @@ def declare_procedure(
     planned_blocks: int,
     shares: Mapping[str, ErrorShare],
     budget_looks: Collection[int] = (),
-    end_share: float = END_SHARE,
+    *,
+    judged_once: bool = False,
 ) -> Procedure:
     """Declare the procedure of a design with that many planned blocks; as it is at the
     planned end. ``shares``: of the whole campaign, from :func:`declare_shares`; ``budget_looks``:
-    the numbers of blocks at which the budget ended the design.
+    the numbers of blocks at which the budget ended the design; ``judged_once``: where it ends, and
+    at no look before.
     """
+    before = [] if judged_once else [look for look in LOOKS if look <= _LATEST * planned_blocks]
     return Procedure(
-        looks=(*(look for look in LOOKS if look <= _LATEST * planned_blocks), planned_blocks),
+        looks=(*before, planned_blocks),
         blocks=planned_blocks,
         shares=shares,
         budget_looks=tuple(budget_looks),
-        end_share=end_share,
+        judged_once=judged_once,
     )

@@ -120,9 +120,10 @@ def _describe_levels(comparisons: Comparisons) -> list[str]:
     levels = listing([words for d in procedures for words in _list_levels(procedures, d)])
     family = max(procedure.family for procedure in procedures.values())
     together = f"all {family} together" if family > 1 else "the one comparison"
+    over = "" if comparisons.judged_once else "over all looks "
     notes.append(
-        f"Intervals at {levels}: over all looks {together} may be wrong in {percent(ERROR, 0)} of "
-        f"campaigns at most. {describe_bounds(procedures)}"
+        f"Intervals at {levels}: {over}{together} may be wrong in {percent(ERROR, 0)} of campaigns "
+        f"at most. {describe_bounds(procedures)}"
     )
     return notes
 
@@ -159,6 +160,12 @@ def _list_levels(procedures: Mapping[str, Procedure], design: str) -> list[str]:
 
 def _describe_looks(comparisons: Comparisons) -> list[str]:
     """Return after which number of blocks the designs were judged that have more, or none."""
+    if comparisons.judged_once:
+        blocks = [f"{min(p.spending)} {d} blocks" for d, p in comparisons.procedures.items()]
+        return [
+            f"Measured only: not judged while it ran, so judged once, after {listing(blocks)}, "
+            "with all of the error that a campaign may spend over its looks."
+        ]
     notes = []
     for design, p in comparisons.procedures.items():
         if p.reached != p.blocks:
@@ -238,23 +245,25 @@ def compose_command(
     margin = recommendation.evidence.margin
     # A campaign that has begun has its margin already.
     anew = f" --margin {margin * 100:g}%" if margin != DEFAULT_MARGIN else ""
-    ray = " --ray HOST:PORT" if progress.hosts else ""
+    how = " --ray HOST:PORT" if progress.hosts else ""
+    if recommendation.comparisons.judged_once:
+        how = " --measure-only"
     directory = _name_directory(around.directory)
     quoted = shlex.quote(directory)
     bench = f"dballoc bench {shlex.quote(f'{directory}/experiment.toml')}"
     another = shlex.quote(f"{directory}-2")
     settling = around.settling
     if not progress.final and not progress.is_extended:
-        return f"{bench} --out {quoted}{prefer}{ray}"
+        return f"{bench} --out {quoted}{prefer}{how}"
     if progress.final and not memory:
-        return f"{bench} --design both --out {another}{prefer}{anew}{ray}"
+        return f"{bench} --design both --out {another}{prefer}{anew}{how}"
     if settling is None or settling.minutes is None:
         return ""
     if settling.way is Way.EXTEND:
         design = f" --design {settling.design}" if settling.design else ""
         return f"dballoc bench --out {quoted} --extend {settling.minutes}m{design}{prefer}"
     size = f"--blocks {settling.blocks} --budget {settling.minutes}m"
-    return f"{bench} {size} --out {another}{prefer}{anew}{ray}"
+    return f"{bench} {size} --out {another}{prefer}{anew}{how}"
 
 
 def quote_directory(directory: Path | None) -> str:

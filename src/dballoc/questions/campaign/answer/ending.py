@@ -298,7 +298,8 @@ def _explain_stay(recommendation: Recommendation, progress: Progress) -> str:
         looks = [
             f"{min(p.spending)} {design} blocks" for design, p in comparisons.procedures.items()
         ]
-        return f"Nothing is judged yet: the first look is at {listing(looks)}."
+        when = "it is judged once, after" if comparisons.judged_once else "the first look is at"
+        return f"Nothing is judged yet: {when} {listing(looks)}."
     if blocks == 1:
         return "One block shows figures but decides nothing; two give intervals."
     sentences = _list_disqualified(recommendation)

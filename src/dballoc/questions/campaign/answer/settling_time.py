@@ -214,10 +214,12 @@ def measure_paces(campaign: Campaign) -> dict[str, DesignPace]:
 
 def list_goals(campaign: Campaign, procedures: Mapping[str, Procedure]) -> list[dict[str, int]]:
     """Return the numbers of blocks, by design, to which a campaign may be extended; none where it
-    ran on several hosts, or every design is decided.
+    ran on several hosts, is judged once, or every design is decided.
     """
+    if campaign.placement.height or campaign.facts.measured_only:
+        return []
     going_on = {d: p for d, p in procedures.items() if d not in campaign.facts.decided}
-    if campaign.placement.height or not all(p.blocks for p in going_on.values()):
+    if not all(p.blocks for p in going_on.values()):
         return []
     return list_extension_goals(going_on)
 
@@ -390,5 +392,7 @@ def _open_figure(
         scatter=ratio.scatter,
         distance=distance,
         confidence=lambda blocks: get_level(procedure.after(blocks)),
-        new_confidence=lambda n: get_level(declare_procedure(n, procedure.shares)),
+        new_confidence=lambda n: get_level(
+            declare_procedure(n, procedure.shares, judged_once=procedure.judged_once)
+        ),
     )

@@ -95,22 +95,39 @@ def _describe_error(procedures: dict[str, Procedure]) -> str:
         for measure in _JUDGED
         if measure in shares
     ]
+    return (
+        f"Two questions share the error of {percent(ERROR, 0)}, half each, memory and speed: "
+        f"{listing(errors)}. {_describe_spending(procedures)} {describe_bounds(procedures)} To use "
+        "a variant takes all its parts at once, so only the variants and the looks share that "
+        "error. "
+        f"{_describe_moderation(shares)}Everything else, idle RSS included, is descriptive, with "
+        f"plain {percent(DESCRIPTIVE_CONFIDENCE, 0)} intervals."
+    )
+
+
+def _describe_spending(procedures: Mapping[str, Procedure]) -> str:
+    """Say at which looks each share of the error is spent, and the levels that follow."""
+    levels = {d: f"the intervals here are at {describe_levels(procedures, d)}" for d in procedures}
+    if any(p.judged_once for p in procedures.values()):
+        ends = [
+            f"{design} blocks after {min(p.spending)}"
+            f"{', where the budget ended' if p.budget_looks else ''}; {levels[design]}"
+            for design, p in procedures.items()
+        ]
+        return (
+            "The campaign was measured only: it is judged once, at its end, and spends all of each "
+            f"share there: {'; '.join(ends)}. It is never extended."
+        )
     looks = [
         f"{design} blocks are judged after {listing([str(look) for look in p.looks])}"
         f"{_describe_budget_looks(p)} and, if the campaign is extended, after "
-        f"{listing([str(look) for look in p.extensions])}; the intervals here are at "
-        f"{describe_levels(procedures, design)}"
+        f"{listing([str(look) for look in p.extensions])}; {levels[design]}"
         for design, p in procedures.items()
     ]
     return (
-        f"Two questions share the error of {percent(ERROR, 0)}, half each, memory and speed: "
-        f"{listing(errors)}. Each share is spent over looks that were declared before the first "
-        f"block, {percent(END_SHARE, 0)} of it by the planned end, the rest by extensions: "
-        f"{'; '.join(looks)}. Between two looks, the intervals and verdicts of the last one stand. "
-        f"{describe_bounds(procedures)} To use a variant takes all its parts at once, so only the "
-        "variants and the looks share that error. "
-        f"{_describe_moderation(shares)}Everything else, idle RSS included, is descriptive, with "
-        f"plain {percent(DESCRIPTIVE_CONFIDENCE, 0)} intervals."
+        "Each share is spent over looks that were declared before the first block, "
+        f"{percent(END_SHARE, 0)} of it by the planned end, the rest by extensions: "
+        f"{'; '.join(looks)}. Between two looks, the intervals and verdicts of the last one stand."
     )
 
 
