@@ -161,7 +161,7 @@ def _list_levels(procedures: Mapping[str, Procedure], design: str) -> list[str]:
 def _describe_looks(comparisons: Comparisons) -> list[str]:
     """Return after which number of blocks the designs were judged that have more, or none."""
     if comparisons.judged_once:
-        blocks = [f"{min(p.spending)} {d} blocks" for d, p in comparisons.procedures.items()]
+        blocks = [count(min(p.spending), f"{d} block") for d, p in comparisons.procedures.items()]
         return [
             f"Measured only: not judged while it ran, so judged once, after {listing(blocks)}, "
             "with all of the error that a campaign may spend over its looks."

@@ -296,7 +296,8 @@ def _explain_stay(recommendation: Recommendation, progress: Progress) -> str:
         )
     if not any(c.judged for c in comparisons.family):
         looks = [
-            f"{min(p.spending)} {design} blocks" for design, p in comparisons.procedures.items()
+            count(min(p.spending), f"{design} block")
+            for design, p in comparisons.procedures.items()
         ]
         when = "it is judged once, after" if comparisons.judged_once else "the first look is at"
         return f"Nothing is judged yet: {when} {listing(looks)}."
