@@ -16,7 +16,6 @@ from dballoc.campaign.looks import Looks, NoLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.run_blocks import CampaignKind, run_campaign
 from dballoc.experiment.model import Experiment
-from dballoc.ground.distributions import compute_chi_square_quantile, find_chi_square_quantile
 from dballoc.ground.errors import UsageError
 from dballoc.questions.compare.campaign_tables import load_campaign
 
@@ -74,10 +73,3 @@ def test_what_was_measured_only_goes_on_so_and_nothing_else_does(
         [(looks, kind)] = [each for other, each in kinds.items() if other != name]
         with pytest.raises(UsageError, match=f"to go on, {hint} --measure-only$"):
             run_campaign(setting, tmp_path / name, Observer(), looks=looks, kind=kind)
-
-
-def test_chi_square_in_plain_python() -> None:
-    for freedom in (1, 2, 5, 40, 999):
-        for above in (0.05, 0.5, 0.9):
-            expected = compute_chi_square_quantile(freedom, above)
-            assert abs(find_chi_square_quantile(freedom, above) / expected - 1) < 1e-12

@@ -6,13 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.ground.distributions import compute_binomial_tail, compute_t_quantile, find_t_quantile
+from dballoc.ground.distributions import (
+    compute_binomial_tail,
+    compute_chi_square_quantile,
+    compute_t_quantile,
+    find_chi_square_quantile,
+    find_t_quantile,
+)
 
 
-@given(st.integers(1, 200), st.floats(0.5, 0.9999))
+@given(st.integers(1, 200) | st.integers(900, 100_000), st.floats(0.5, 0.9999))
 def test_students_t_is_scipys(freedom: int, probability: float) -> None:
     expected = compute_t_quantile(freedom, probability)
     assert find_t_quantile(freedom, probability) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 5, 40, 999, 1500, 1501, 20_000])
+def test_chi_square_is_scipys(freedom: int) -> None:
+    for above in (0.05, 0.5, 0.9):
+        expected = compute_chi_square_quantile(freedom, above)
+        assert find_chi_square_quantile(freedom, above) == pytest.approx(expected, rel=1e-12)
 
 
 def test_students_t_by_the_tables() -> None:

@@ -43,6 +43,13 @@ BREACHES = {
         {"attic/a.py": "from dballoc.ground import errors\n", "ground/errors.py": ""},
         "of which one is in no storey",
     ),
+    "measuring imports the analysis": (
+        {
+            "cli/bench_parts/bench_campaign.py": "from dballoc.store import a\n",
+            "store/a.py": "def f():\n    import polars as pl\n",
+        },
+        "store/a.py:2: polars, imported by cli.bench_parts.bench_campaign",
+    ),
     "a crowded room": ({f"host/m{i}.py": "" for i in range(16)}, "host: 16"),
     "a long function": ({"host/a.py": "def f():\n" + "    pass\n" * 60}, "host/a.py:1: f: 61"),
     "a call by position": ({"host/a.py": "f(1, 2, 3, 4, 5, 6, 7)\n"}, "host/a.py:1: f: 7"),

@@ -26,9 +26,6 @@ LEVEL = 0.9
 # The share of campaigns whose intervals must be no wider than planned.
 ASSURANCE = 0.9
 
-# Degrees of freedom up to which plain Python is fast.
-_MOST_IN_PYTHON = 1000
-
 # Nobody would wait for a campaign of more blocks.
 MOST_BLOCKS = 10_000
 
@@ -76,12 +73,9 @@ def compute_half_width(
     """
     if blocks < 2:
         return math.inf
-    freedom = blocks - 1 + common_freedom
     # A campaign is planned by this where scipy may be missing.
-    compute = find_t_quantile if freedom <= _MOST_IN_PYTHON else compute_t_quantile
-    return _convert_to_relative(
-        compute(freedom, (1 + confidence) / 2) * scatter / math.sqrt(blocks)
-    )
+    critical = find_t_quantile(blocks - 1 + common_freedom, (1 + confidence) / 2)
+    return _convert_to_relative(critical * scatter / math.sqrt(blocks))
 
 
 def compute_assured_half_width(scatter: float, blocks: int, confidence: float) -> float:
