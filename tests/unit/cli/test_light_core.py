@@ -21,12 +21,8 @@ pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# What is missing there. Not cffi, which PyMySQL's cryptography brings in any case. The portable file's
-# Python has no SQLite either.
-MISSING = sorted(
-    {module for modules in extras.MODULES.values() for module in modules} - {"cffi"}
-    | {"sqlite3", "_sqlite3"}
-)
+# What is missing there. Not cffi, which PyMySQL's cryptography brings in any case.
+MISSING = sorted({module for modules in extras.MODULES.values() for module in modules} - {"cffi"})
 LIGHT = """
 import sys
 sys.modules.update(dict.fromkeys({missing!r}))
@@ -110,7 +106,7 @@ def test_each_verb_without_the_extras(package_path: Path) -> None:
     answers = json.loads(result.stdout)
     assert answers.keys() == VERBS.keys()
     for name, verb in VERBS.items():
-        if verb.extra is None:
+        if verb.extra is None or not extras.MODULES[verb.extra]:
             assert "Usage" in answers[name]
         else:
             package = f"dballoc[{verb.extra}]"
@@ -144,6 +140,7 @@ def test_a_process_is_explained_and_verified_without_them(
     [
         (("explain", "--pid", "1", "--html", "x.html"), "explain --html", "report"),
         (("list", "allocators", "--prove"), "list --prove", "bench"),
+        (("bench", "--measure-only", "--record"), "bench --record", "bench"),
     ],
 )
 def test_an_option_without_its_extra_is_refused_before_anything_is_read(
@@ -154,6 +151,29 @@ def test_an_option_without_its_extra_is_refused_before_anything_is_read(
     assert result.stderr == (
         f"dballoc: dballoc {command} needs more packages: pip install 'dballoc[{extra}]'\n"
     )
+
+
+def test_measuring_alone_needs_none_of_them(light: Light) -> None:
+    result = light("bench", "--measure-only", "--print")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert 'name = "demo"' in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "advice"),
+    [
+        ("--extend", "20m", "run the experiment with more blocks in a new --out"),
+        ("--prefer", "memory", "give it to dballoc report"),
+        ("--ray", "10.0.0.1:6379", "leave out one of the two"),
+    ],
+)
+def test_what_judges_is_refused_where_dballoc_only_measures(
+    light: Light, flag: str, value: str, advice: str
+) -> None:
+    result = light("bench", "--measure-only", "--out", "/nowhere", flag, value)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"dballoc: {flag}: not with --measure-only")
+    assert result.stderr.endswith(f"{advice}\n")
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def _check_measuring(run: Run) -> None:
     if run.prefer is not None:
         raise UsageError("--prefer: not with --measure-only; give it to dballoc report")
     if run.ray is not None:
-        raise UsageError("--ray: not with --measure-only")
+        raise UsageError("--ray: not with --measure-only; leave out one of the two")
 
 
 def _plan_extension(source: ExperimentSource, changes: Changes, run: Run) -> "Extension | None":
