@@ -61,16 +61,16 @@ def make_server_cache(user: ServerUser) -> Path:
     return cache
 
 
-def check_socket_path() -> None:
-    """Raises UsageError if the path of a socket in the directory for temporary files is too long
-    for the kernel.
+def check_socket_path(remedy: str = "set TMPDIR to a shorter path") -> None:
+    """Raises UsageError that ends with ``remedy`` if the path of a socket in the directory for
+    temporary files is too long for the kernel.
     """
     parent = Path(tempfile.gettempdir())
     length = len(os.fsencode(parent / f"dballoc-{_make_unique_name()}" / "mysqld.sock"))
     if length > SOCKET_PATH_LIMIT:
         raise UsageError(
             f"{parent}: the path of a server's socket in it would have {length} bytes, but the "
-            f"kernel's limit is {SOCKET_PATH_LIMIT}; set TMPDIR to a shorter path"
+            f"kernel's limit is {SOCKET_PATH_LIMIT}; {remedy}"
         )
 
 

@@ -4,6 +4,7 @@
 
 import itertools
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,17 @@ from dballoc.campaign.preparation import variant_malloc
 from dballoc.experiment.model import BUILTIN, Experiment, Server
 from dballoc.fetch import closed_store, name_and_version, private_store
 from dballoc.fetch.private_store import FetchedEntry
+from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
 from dballoc.load import sysbench_command, workload
 from dballoc.load.sysbench_command import Sysbench
-from dballoc.load.workload import Workload
+from dballoc.load.workload import LARGEST_FILE, Workload
 from dballoc.servers import build as find_build
 from dballoc.servers import client_programs
 from dballoc.servers.build import Build
 
-# Options that name plugins, without dashes.
+_REQUIRE = re.compile(r"""\brequire\s*\(?\s*["']([\w.-]+)["']""")
+# Options that name plugins, as they are written with dashes.
 _PLUGIN_OPTIONS = ("plugin-load", "plugin-load-add")
 
 
@@ -60,6 +63,11 @@ class KitParts:
 
 def choose_parts(experiment: Experiment) -> KitParts:
     """Find all parts. Raises UsageError for what is not here, and for what a kit cannot carry."""
+    if closed_store.open_closed_store():
+        raise UsageError(
+            "kit: this is a kit itself, which finds nothing of its host's; make another where the "
+            "servers are installed or fetched"
+        )
     refuse_uncarried(experiment)
     works = list(workload.settle(experiment).values())
     _refuse_hammerdb(works)
@@ -76,7 +84,10 @@ def choose_parts(experiment: Experiment) -> KitParts:
         for reference in _list_references(variant.allocator, server.glibc):
             mallocs[reference] = _describe_malloc(reference)
         files |= dict.fromkeys(variant_malloc.find_preloads(variant))
-    files |= {work.file: None for work in works if work.file}
+    for work in works:
+        if work.file:
+            _refuse_beside(work.name, work.file)
+            files[work.file] = None
     return KitParts(
         servers=tuple(servers.values()),
         mallocs=tuple(mallocs.values()),
@@ -110,6 +121,22 @@ def _refuse_hammerdb(works: Iterable[Workload]) -> None:
             raise UsageError(
                 f"kit: workload {work.name!r}: HammerDB is not carried; use a workload of sysbench"
             )
+
+
+def _refuse_beside(name: str, script: Path) -> None:
+    """Raises UsageError for a script that loads another one of its directory."""
+    loaded = find_loaded_modules(readers.text(script, LARGEST_FILE))
+    for module in loaded:
+        if (script.parent / f"{module}.lua").is_file():
+            raise UsageError(
+                f"kit: workload {name!r}: {script} loads {module}.lua beside it, which is not "
+                "carried; put both into one file"
+            )
+
+
+def find_loaded_modules(script: str) -> list[str]:
+    """Find the modules that a Lua script names in ``require``. Pure."""
+    return _REQUIRE.findall(script)
 
 
 def _describe_server(server: Server, build: Build, works: Iterable[Workload]) -> ServerPart:

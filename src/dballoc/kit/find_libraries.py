@@ -5,6 +5,7 @@ them. Nothing is executed: ldd would run the program.
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from dballoc.ground.errors import UsageError
@@ -24,6 +25,7 @@ class ElfNeeds:
     search: tuple[Path, ...]
 
 
+@cache
 def read_needs(path: Path) -> ElfNeeds:
     """Read what a file tells the loader, as it lies at its real place."""
     real = path.resolve()

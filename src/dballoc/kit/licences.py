@@ -15,12 +15,12 @@ _PATIENCE = 60
 _NAMES = ("LICENSE*", "COPYING*", "LICENCE*", "README")
 
 
-def find_licences(origins: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
+def find_licences(origins: Iterable[Path]) -> tuple[dict[str, Path], list[str]]:
     """Find the licence file of each package that these files come from, by the package's name; and
-    the files of which none is known.
+    what none is known of: files, and entries of the store.
     """
     licences: dict[str, Path] = {}
-    unknown: list[Path] = []
+    unknown: dict[str, None] = {}
     of_machine: list[Path] = []
     for path in dict.fromkeys(origins):
         entry = private_store.find_owner(path)
@@ -31,7 +31,7 @@ def find_licences(origins: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]
         texts |= {f"{entry.reference}-{p.name}": p for n in _NAMES for p in entry.root.glob(n)}
         licences |= {name: text for name, text in texts.items() if text.is_file()}
         if not any(text.is_file() for text in texts.values()):
-            unknown.append(path)
+            unknown[entry.reference] = None
     packages = _find_packages(of_machine)
     for path in of_machine:
         package = packages.get(path) or packages.get(path.resolve())
@@ -39,8 +39,8 @@ def find_licences(origins: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]
         if package and text.is_file():
             licences[package] = text
         else:
-            unknown.append(path)
-    return licences, unknown
+            unknown[os.fspath(path)] = None
+    return licences, list(unknown)
 
 
 def _find_packages(paths: Iterable[Path]) -> dict[Path, str]:

@@ -33,13 +33,13 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True, kw_only=True)
 class Kit:
     """A kit that was written. ``size``: of the archive, in bytes; ``sizes``: of its parts there;
-    ``unlicensed``: files of which no licence is known.
+    ``unlicensed``: files and entries of the store of which no licence is known.
     """
 
     size: int
     sizes: dict[str, int]
     parts: tuple[CarriedPart, ...]
-    unlicensed: tuple[Path, ...]
+    unlicensed: tuple[str, ...]
 
 
 def make_kit(
@@ -80,7 +80,7 @@ def make_kit(
     return Kit(size=size, sizes=sizes, parts=tuple(filler.parts), unlicensed=tuple(unlicensed))
 
 
-def _carry_licences(place: Path, parts: list[CarriedPart]) -> list[Path]:
+def _carry_licences(place: Path, parts: list[CarriedPart]) -> list[str]:
     licences, unknown = find_licences(path for part in parts for path in part.origins)
     place.mkdir()
     for name, path in sorted(licences.items()):

@@ -10,6 +10,7 @@ from typing import Any
 
 from dballoc.catalogue import cycles, look_up, workloads
 from dballoc.experiment import model
+from dballoc.fetch import closed_store
 from dballoc.ground import readers
 from dballoc.ground.errors import UsageError
 from dballoc.load import sql_workload
@@ -167,7 +168,9 @@ def own(name: str, table: model.UserWorkload) -> Workload:
             prepared=table.prepared or base.prepared,
             replica=table.replica or base.replica,
         )
-    path = Path(table.script or table.sql or "").absolute()
+    named = Path(table.script or table.sql or "").absolute()
+    closed = closed_store.open_closed_store()
+    path = closed.find_file(named) if closed else named
     with readers.naming(f"workload {name!r}: {shown(path)}"):
         content = readers.content(path, LARGEST_FILE)
     digest = hashlib.sha256(content).hexdigest()

@@ -6,7 +6,12 @@ import pytest
 
 from dballoc.experiment import experiment_file
 from dballoc.ground.errors import UsageError
-from dballoc.kit.choose_parts import list_plugins, name_entry, refuse_uncarried
+from dballoc.kit.choose_parts import (
+    find_loaded_modules,
+    list_plugins,
+    name_entry,
+    refuse_uncarried,
+)
 
 TABLE: dict[str, Any] = {
     "name": "e",
@@ -54,6 +59,11 @@ def test_what_cannot_be_carried_is_refused(change: dict[str, Any], text: str) ->
 )
 def test_plugins_that_options_load(options: dict[str, str], plugins: list[str]) -> None:
     assert list_plugins(options) == plugins
+
+
+def test_modules_that_a_script_loads() -> None:
+    script = 'require("oltp_common")\nlocal m = require \'mine\'\n-- required reading: "x"\n'
+    assert find_loaded_modules(script) == ["oltp_common", "mine"]
 
 
 def test_entries_have_names_of_their_own() -> None:

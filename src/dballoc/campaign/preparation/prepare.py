@@ -31,7 +31,7 @@ from dballoc.campaign.preparation.prepare_variant import (
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import LOAD, SCAN, Experiment
-from dballoc.fetch import name_and_version
+from dballoc.fetch import closed_store, name_and_version
 from dballoc.fetch.fetch_sources import NotFetched
 from dballoc.ground import user_directories
 from dballoc.ground.errors import NotNow, UsageError
@@ -326,7 +326,10 @@ def _refuse_builds_from_source(experiment: Experiment) -> None:
 
 def _check_directories_open(user: ServerUser) -> None:
     """Raises UsageError if the server user may not pass the cache or the temporary directory."""
-    directories.check_socket_path()
+    if closed_store.open_closed_store():
+        directories.check_socket_path("move the kit to a directory with a shorter path")
+    else:
+        directories.check_socket_path()
     for path, name in (
         (directories.make_server_cache(user), "DBALLOC_CACHE"),
         (Path(tempfile.gettempdir()), "TMPDIR"),

@@ -53,11 +53,11 @@ def make(
     kit = make_kit(model, text, portable, out, lambda step: say(f"kit: {step}", error=True))
     for part in kit.parts:
         say(f"{part.kind}: {part.name} {part.version} (sha256 {part.sha256[:12]}…)")
-    for name, size in kit.sizes.items():
+    for place, size in kit.sizes.items():
         if size > 10_000:
-            say(f"{size / 2**20:6.1f} MiB  {name}")
-    for path in kit.unlicensed:
-        say(f"no licence found of {path}", error=True)
+            say(f"{size / 2**20:6.1f} MiB  {place}")
+    for name in kit.unlicensed:
+        say(f"no licence found of {name}", error=True)
     say(f"{out}: {kit.size / 2**20:.1f} MiB; unpack it there, and run dballoc-kit/run")
 
 
