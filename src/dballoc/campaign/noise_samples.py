@@ -1,6 +1,5 @@
 """What a campaign records of the machine's noise during a block."""
 
-import os
 import statistics
 import time
 
@@ -18,7 +17,6 @@ class BlockNoiseMeter:
         self.cpu_seconds = 0.0
         self._started = time.time()
         self._host = host_sampler.take_host_sample()
-        self._own_cpu = _read_own_cpu_seconds()
         self._probe_before = disturbed_block.time_fixed_probe()
 
     def make_row(self, limits: Noise, earlier_probes: list[float]) -> MeasuredBlock:
@@ -26,9 +24,8 @@ class BlockNoiseMeter:
         campaign's earlier probes.
         """
         probes = self._probe_before, disturbed_block.time_fixed_probe()
-        campaign_cpu = self.cpu_seconds + _read_own_cpu_seconds() - self._own_cpu
         noise = disturbed_block.compute_block_noise(
-            self._host, host_sampler.take_host_sample(), campaign_cpu, probes
+            self._host, host_sampler.take_host_sample(), self.cpu_seconds, probes
         )
         usual_probe = statistics.median([*earlier_probes, *probes])
         return MeasuredBlock(
@@ -40,8 +37,3 @@ class BlockNoiseMeter:
             probe_after=noise.probe_after,
             disturbed=disturbed_block.describe_disturbance(noise, limits, usual_probe),
         )
-
-
-def _read_own_cpu_seconds() -> float:
-    """CPU seconds of this process and of the children that it waited for."""
-    return sum(os.times()[:4])

@@ -67,10 +67,10 @@ def check_noise() -> list[Finding]:
     processes = list(psutil.process_iter())
     for process in processes:
         _measure_cpu(process)
-    began, own_cpu = host_sampler.take_host_sample(), time.process_time()
+    began = host_sampler.take_host_sample()
     time.sleep(_SECONDS)
     noise = disturbed_block.compute_block_noise(
-        began, host_sampler.take_host_sample(), time.process_time() - own_cpu, (1.0, 1.0)
+        began, host_sampler.take_host_sample(), load_cpu=0.0, probes=(1.0, 1.0)
     )
     busiest = max(
         ((_measure_cpu(p), p) for p in processes if p.pid), key=lambda pair: pair[0], default=None

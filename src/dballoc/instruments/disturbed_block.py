@@ -41,12 +41,13 @@ def time_fixed_probe() -> float:
 
 
 def compute_block_noise(
-    before: HostSample, after: HostSample, campaign_cpu: float, probes: tuple[float, float]
+    before: HostSample, after: HostSample, load_cpu: float, probes: tuple[float, float]
 ) -> BlockNoise:
-    """Return the noise between two readings. ``campaign_cpu``: CPU seconds that our servers,
-    clients and dballoc itself used between them; ``probes``: seconds of the probe before and after.
+    """Return the noise between two readings. ``load_cpu``: CPU seconds that our servers and
+    clients used between them; ``probes``: seconds of the probe before and after.
     """
     total = max(after.total - before.total, 1e-9)
+    campaign_cpu = load_cpu + after.own_cpu - before.own_cpu
     return BlockNoise(
         (after.steal - before.steal) / total,
         max(0.0, after.busy - before.busy - campaign_cpu) / total,

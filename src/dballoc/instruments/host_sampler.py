@@ -1,5 +1,5 @@
 """The host sampler: what all CPUs of the machine did, how often they switched, and how often one
-woke another, from /proc/stat and /proc/interrupts.
+woke another, from /proc/stat and /proc/interrupts; and what of that was dballoc's own.
 
 Its figures are the whole host's: the server's, its clients', dballoc's own and everybody else's.
 """
@@ -8,9 +8,11 @@ import os
 import re
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+
+from dballoc.host.guardian.own_cpu import read_own_cpu_seconds
 
 _STAT = Path("/proc/stat")
 _INTERRUPTS = Path("/proc/interrupts")
@@ -27,7 +29,8 @@ class HostSample:
     ``system`` with interrupts. ``switches``: context switches since boot, 0 where the kernel does
     not tell. ``reschedules``: interrupts since boot by which one CPU told another to run a thread
     that it had woken; None where the kernel does not count them, or counts them for many CPUs.
-    ``clock``: CLOCK_MONOTONIC.
+    ``clock``: CLOCK_MONOTONIC. ``own_cpu``: CPU seconds of dballoc's own processes since they
+    began, which are in ``user`` and ``system``.
     """
 
     clock: float
@@ -38,6 +41,7 @@ class HostSample:
     steal: float
     switches: int
     reschedules: int | None = None
+    own_cpu: float = 0.0
 
     @property
     def busy(self) -> float:
@@ -55,7 +59,10 @@ def take_host_sample() -> HostSample:
     clock = time.monotonic()
     few = (os.cpu_count() or 1) <= _MOST_CPUS
     interrupts = _INTERRUPTS.read_text() if few and _INTERRUPTS.exists() else ""
-    return parse_host_sample(_STAT.read_text(), _TICK, clock, interrupts)
+    return replace(
+        parse_host_sample(_STAT.read_text(), _TICK, clock, interrupts),
+        own_cpu=read_own_cpu_seconds(),
+    )
 
 
 def parse_host_sample(stat: str, tick: int, clock: float, interrupts: str = "") -> HostSample:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dballoc.host.process.handle import Process
+from dballoc.host.process.handle import Process, make_cpu_clock
 
 TICK = os.sysconf("SC_CLK_TCK")
 _WRITTEN = re.compile(rb"^write_bytes: (\d{1,20})$", re.MULTILINE)
@@ -63,8 +63,7 @@ class ProcessSampler:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        # The clock of another process's CPU time in nanoseconds (clock_getcpuclockid(3)).
-        self._cpu_clock = (~process.pid << 3) | 2
+        self._cpu_clock = make_cpu_clock(process.pid)
         self._stat = os.open(process.home / "stat", os.O_RDONLY | os.O_CLOEXEC)
         self._status = os.open(process.home / "status", os.O_RDONLY | os.O_CLOEXEC)
         self._io = _open_io(process)
@@ -73,8 +72,6 @@ class ProcessSampler:
         self._switches = (0, 0)
         self._waiting: list[str] = []
         self._share = _FEW
-        self.cost = 0.0
-        self.samples = 0
 
     def close(self) -> None:
         """Close the process's /proc files."""
@@ -96,7 +93,6 @@ class ProcessSampler:
         they lag a few samples behind where there are many threads. Raises ProcessGone if the
         process has ended.
         """
-        began = time.thread_time()
         try:
             clock = time.monotonic()
             cpu = time.clock_gettime(self._cpu_clock)
@@ -127,9 +123,6 @@ class ProcessSampler:
         except (OSError, IndexError, KeyError, ValueError):
             # KeyError: a process on its way out, or one not yet waited for, has no memory any more.
             raise ProcessGone from None
-        finally:
-            self.cost += time.thread_time() - began
-            self.samples += 1
 
     def reset_peak(self) -> bool:
         """Reset VmHWM (proc_pid_clear_refs(5), 5), so that each level has a peak of its own. False

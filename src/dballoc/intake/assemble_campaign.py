@@ -191,8 +191,6 @@ def _build_record(figure: ImportedFigure, workload: str) -> TrialRecord:
             outcome="ok",
             rss_start=figure.rss_start,
             rss_peak=figure.rss,
-            sampler_cpu=0.0,
-            samples=0,
         ),
         rows=[
             StepRow(

@@ -223,6 +223,7 @@ def _make_sections(
         if Design.TURNS in campaign.facts.designs
         else None,
         *(_make_solo_sections(campaign, variants, few) if solo else []),
+        _make_own_cpu_section(campaign),
         counters.make_counter_section(campaign),
         replica.make_replica_section(campaign),
         _make_profiles_section(campaign, profiles, variants),
@@ -245,6 +246,17 @@ def _make_sections(
         ),
     ]
     return [section for section in sections if section]
+
+
+def _make_own_cpu_section(campaign: Campaign) -> Section | None:
+    """Return the section on what dballoc itself used; None where that was not measured."""
+    table = tables.tabulate_own_cpu(campaign)
+    text = [shared_sections.OWN_CPU]
+    return (
+        Section(key="own-cpu", title="What measuring cost", text=text, tables=[table])
+        if table.rows
+        else None
+    )
 
 
 def _make_profiles_section(
@@ -283,13 +295,7 @@ def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> li
         sections.append(
             Section(key="shape", title="Peaks and collapses", text=[_SOLO], tables=shapes)
         )
-    cost = [tables.tabulate_sampler_cost(campaign)]
-    return [
-        *sections,
-        Section(
-            key="sampler", title="What measuring cost", text=[shared_sections.SAMPLER], tables=cost
-        ),
-    ]
+    return sections
 
 
 def _tabulate_each(campaign: Campaign, group: str, workloads: list[str]) -> list[Table]:

@@ -24,7 +24,7 @@ FILE = "results.sqlite"
 
 # Raise it when dballoc.store.rows or dballoc.store.facts change, or
 # dballoc.questions.compare.procedure: a campaign is judged by the procedure that it began with.
-FORMAT = 5
+FORMAT = 6
 
 # Bytes. A campaign of a month with a sample a second has some 200 MB.
 _LARGEST = 2**31

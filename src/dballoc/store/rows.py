@@ -227,8 +227,6 @@ class MeasuredTrial(TableRow):
     rss_start: int | None = None
     rss_peak: int | None = None
     rss_idle: int | None = None
-    sampler_cpu: float | None = 0.0  # CPU seconds that sampling this server took
-    samples: int | None = 0
     server_user: float | None = None  # the server's CPU seconds over its whole life
     server_system: float | None = None
 
@@ -338,11 +336,15 @@ class HostSampleRow(TrialPart):
 
 @dataclass(kw_only=True)
 class HostStepRow(TrialPart):
-    """What the whole host did over a step's window."""
+    """What the whole host did over a step's window: of a solo trial as the step counts; of a duet
+    from the first slice of a workload to the last; of turns with those that warm up.
+    """
 
     KEY = ("step",)
 
     step: int
+    seconds: float | None = None
+    own_cpu: float | None = None  # of it, CPU seconds of dballoc's own processes
     user: float
     system: float
     idle: float

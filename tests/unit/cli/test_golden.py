@@ -57,7 +57,8 @@ def add_columns(path: Path) -> None:
                 continue
             db.execute(f"ALTER TABLE {name} RENAME TO before")
             db.execute(table.make_schema())
-            db.execute(f"INSERT INTO {name} ({', '.join(names)}) SELECT * FROM before")
+            both = ", ".join(c.name for c in table.list_stored() if c.name in names)
+            db.execute(f"INSERT INTO {name} ({both}) SELECT {both} FROM before")
             db.execute("DROP TABLE before")
         db.execute("UPDATE campaign SET value = ? WHERE key = 'format'", [str(FORMAT)])
 

@@ -8,7 +8,7 @@ from dballoc.instruments.disturbed_block import BlockNoise
 from dballoc.instruments.host_sampler import HostSample
 
 
-def host(total: float, busy: float, steal: float) -> HostSample:
+def host(total: float, busy: float, steal: float, own: float = 0.0) -> HostSample:
     return HostSample(
         clock=0,
         user=busy,
@@ -17,12 +17,13 @@ def host(total: float, busy: float, steal: float) -> HostSample:
         iowait=0,
         steal=steal,
         switches=0,
+        own_cpu=own,
     )
 
 
 def test_what_we_used_ourselves_is_not_others() -> None:
-    before, after = host(100, 40, 1), host(120, 52, 2)
-    found = disturbed_block.compute_block_noise(before, after, campaign_cpu=9.0, probes=(0.1, 0.2))
+    before, after = host(100, 40, 1, own=7.0), host(120, 52, 2, own=9.0)
+    found = disturbed_block.compute_block_noise(before, after, load_cpu=7.0, probes=(0.1, 0.2))
     assert found == BlockNoise(
         steal=0.05, others=pytest.approx(3 / 20), probe_before=0.1, probe_after=0.2
     )
@@ -31,7 +32,7 @@ def test_what_we_used_ourselves_is_not_others() -> None:
 def test_rounding_never_makes_others_negative() -> None:
     assert (
         disturbed_block.compute_block_noise(
-            host(100, 40, 0), host(110, 45, 0), campaign_cpu=5.1, probes=(1, 1)
+            host(100, 40, 0), host(110, 45, 0), load_cpu=5.1, probes=(1, 1)
         ).others
         == 0
     )

@@ -74,6 +74,7 @@ def host(clock: float, busy: float) -> HostSample:
         iowait=0.0,
         steal=3.0,
         switches=round(10_000 + 100 * busy),
+        own_cpu=5.0 + 0.01 * busy,
     )
 
 
@@ -86,6 +87,8 @@ def test_a_level_counts_the_host_between_its_first_and_last_report() -> None:
     # Busy from 2 at 12 s to 5 at 14 s.
     assert row == HostStepRow(
         step=3,
+        seconds=2.0,
+        own_cpu=pytest.approx(0.03),
         user=pytest.approx(2.1),
         system=pytest.approx(0.9),
         idle=pytest.approx(2.0),

@@ -57,6 +57,24 @@ def test_a_host_without_time_or_switches_has_no_figures(make: Make) -> None:
     assert rows["host_user"].null_count() == 0
 
 
+def test_what_dballoc_used_is_a_share_of_the_machine_and_of_each_clients_thread(make: Make) -> None:
+    """Of the examples' two CPUs, 2 % of one beside a server, 4 % beside several."""
+    [table] = find_section(make("s", blocks=2, threads=[4, 16]), "own-cpu").tables
+    assert table.rows == [
+        ["solo", "oltp_read_only", "4", "1.000 %", "2.00 %", "0.500 %"],
+        ["solo", "oltp_read_only", "16", "1.000 %", "2.00 %", "0.125 %"],
+    ]
+    [table] = find_section(make("t", blocks=2, threads=[4, 16], design="turns"), "own-cpu").tables
+    assert table.rows == [["turns", "oltp_read_only", "16", "2.000 %", "4.00 %", "0.250 %"]]
+    campaign = load_campaign(make("d", blocks=2, design="duet"))
+    rows = trial_tables.compute_own_cpu(campaign).rows(named=True)
+    assert [row["clients"] for row in rows] == [2 * campaign.facts.duet.threads]
+    assert rows[0]["each"] == pytest.approx(0.04 / rows[0]["clients"])
+    unmeasured = load_campaign(make("u", blocks=2, sql=("UPDATE host_step SET own_cpu = NULL",)))
+    assert trial_tables.compute_own_cpu(unmeasured).is_empty()
+    assert "own-cpu" not in [section.key for section in gather_report(unmeasured).sections]
+
+
 def test_the_report_sets_the_host_beside_the_server(make: Make) -> None:
     [table] = find_section(make("r", blocks=2), "cpu").tables
     headings = [column for column in table.columns if column.startswith("host: ")]

@@ -25,7 +25,7 @@ from dballoc.campaign.trial.loaded_server import (
     cleaning_up,
     warm_up_by_sql,
 )
-from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
+from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext, keep_host_step
 from dballoc.experiment.schedule import Pairing
 from dballoc.experiment.trial_steps import Step
 from dballoc.ground.files.output_directory import OutputDirectory
@@ -217,8 +217,11 @@ class _RunningDuet:
             for side in self.order:
                 self._start_client(side, step, seconds)
             self._warm_up(step)
+            host = [host_sampler.take_host_sample()]
             for slice_number in range(2 * self.slices.pairs):
                 self._run_slice(step, slice_number)
+            host.append(host_sampler.take_host_sample())
+            keep_host_step([side.life for side in self.sides], number, host)
             for side in self.order:
                 with side.note_faults(step.title):
                     self._count_events(side, step)

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from dballoc.host.resources import cgroup
 from dballoc.host.settings import thp
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.instruments import memory_marks
+from dballoc.instruments.host_sampler import HostSample
 from dballoc.instruments.memory_marks import MemoryMark
 from dballoc.instruments.perf_events import CannotCount
 from dballoc.instruments.process_sampler import ProcessSampler
@@ -52,7 +53,7 @@ from dballoc.servers.private.certificates import write_certificates
 from dballoc.servers.private.client_connections import ConnectionMeter
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
-from dballoc.store.rows import ClientConnectionRow, MeasuredTrial, SampleRow
+from dballoc.store.rows import ClientConnectionRow, MeasuredTrial
 
 
 class Interrupted(Exception):
@@ -521,7 +522,6 @@ class ServerLife:
         """
         check_host_thp(self.host_thp)
         self.record.trial.ended = time.time()
-        self.record.trial.samples = len(self.record.select(SampleRow))
         return self.record
 
     def clean_up(self) -> None:
@@ -548,6 +548,15 @@ class ServerLife:
         return (
             self.ended is not None and self.ended.status == 0 and self.record.trial.outcome == "ok"
         )
+
+
+def keep_host_step(lives: Iterable[ServerLife], step: int, samples: Sequence[HostSample]) -> None:
+    """Keep what the host did between the first and the last of these samples in the record of each
+    server that shares it.
+    """
+    start, end = samples[0].clock, samples[-1].clock
+    for life in lives:
+        life.record.rows.append(trial_rows.make_host_step_row(step, samples, start, end))
 
 
 def _write_variables(path: Path, pairs: dict[str, Any]) -> None:

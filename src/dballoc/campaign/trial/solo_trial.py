@@ -134,7 +134,6 @@ class SoloTrial:
         self.steps = list(steps or plan_steps(self.experiment, slot, tables))
         self.watch = watch
         self.last_load = next((s for s in reversed(self.steps) if s.kind == "level"), None)
-        self.sampler_cost = 0.0
         self.record = self.life.record
 
     def run(self) -> TrialRecord:
@@ -156,7 +155,6 @@ class SoloTrial:
         except ProcessGone:
             self.life.note_fault(self.life.explain_death(when))
         row = self.life.finish().trial
-        row.sampler_cpu = self.sampler_cost
         peaks = [step.rss_peak or 0 for step in self.record.select(StepRow)]
         peaks += [sample.rss for sample in self.record.select(SampleRow)]
         row.rss_peak = max(peaks) if peaks else None
@@ -191,7 +189,6 @@ class SoloTrial:
         reset = sampler.reset_peak()
         self.life.write_status(f"{step.number:02}-before", step.title)
         series = StepMeasurements(step=step, started=time.monotonic())
-        thread_time = time.thread_time()
         self._take_sample(series, every_thread=True)
         series.readings += self.life.read_counters()
         try:
@@ -209,7 +206,6 @@ class SoloTrial:
             # The last samples show why a server was killed.
             self._keep_series(series)
             raise
-        self.sampler_cost += time.thread_time() - thread_time
         self.life.write_status(f"{step.number:02}-after", step.title)
         # The kernel's own peak lags by a few pages: it counts in batches.
         last_peak = series.samples[-1].peak if reset else 0
@@ -234,12 +230,13 @@ class SoloTrial:
         return sample
 
     def _run_query(self, series: StepMeasurements) -> None:
-        sql, before = series.step.sql, self.life.sampler.cost
+        sql = series.step.sql
         assert sql
-        with self.life.ask(sql, "warmup_sql"):
-            with sample_in_background(lambda: self._take_sample(series)):
-                self.life.running.admin.scan(sql)
-            self.sampler_cost += self.life.sampler.cost - before
+        with (
+            self.life.ask(sql, "warmup_sql"),
+            sample_in_background(lambda: self._take_sample(series)),
+        ):
+            self.life.running.admin.scan(sql)
 
     def _stay_idle(self, seconds: float, series: StepMeasurements) -> None:
         end = time.monotonic() + seconds

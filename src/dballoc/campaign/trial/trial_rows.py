@@ -123,8 +123,17 @@ def make_host_step_rows(step_data: StepMeasurements) -> list[HostStepRow]:
         return []
     window = find_counter_window(step_data)
     start, end = window[:2] if window else (host[0].clock, host[-1].clock)
-    counted = _count_between(host, start, end, HOST_COUNTERS)
-    return [HostStepRow(step=step_data.step.number, **counted)]
+    return [make_host_step_row(step_data.step.number, host, start, end)]
+
+
+def make_host_step_row(
+    step: int, samples: Sequence[HostSample], start: float, end: float
+) -> HostStepRow:
+    """Return the row of table ``host_step``: the host's counters from the moment ``start`` to
+    ``end``.
+    """
+    counted = _count_between(samples, start, end, (*HOST_COUNTERS, "own_cpu"))
+    return HostStepRow(step=step, seconds=end - start, **counted)
 
 
 def _count_between(

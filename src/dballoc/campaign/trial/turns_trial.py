@@ -28,11 +28,12 @@ from dballoc.campaign.trial.loaded_server import (
     cleaning_up,
     warm_up_by_sql,
 )
-from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext
+from dballoc.campaign.trial.server_in_trial import ServerLife, TrialContext, keep_host_step
 from dballoc.experiment.schedule import Rotation
 from dballoc.experiment.trial_steps import Step
 from dballoc.ground.files.output_directory import OutputDirectory
 from dballoc.host.process.handle import Process
+from dballoc.instruments.host_sampler import take_host_sample
 from dballoc.load.transaction_counter import TransactionCounter
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
@@ -281,6 +282,7 @@ class _RunningRotation:
         try:
             # We end the clients: they get twice the time and a minute, in case the machine is slow.
             self._start_clients(step, 2 * step.seconds + 60)
+            host = [take_host_sample()]
             for round_number in range(-warm_rounds, self.rounds):
                 self._check_comparable()
                 for place, index in enumerate(self.rotation.order_round(round_number)):
@@ -289,6 +291,8 @@ class _RunningRotation:
                         with self._drop_after_fault(member, step.title):
                             row = self._take_turn(step, member, round_number, place)
                             self._show(step, member, row, time.monotonic() - began)
+            host.append(take_host_sample())
+            keep_host_step([member.life for member in self.members], number, host)
         finally:
             for member in self.members:
                 member.end_client()

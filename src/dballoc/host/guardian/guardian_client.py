@@ -31,6 +31,11 @@ _REMOVAL = 600.0
 _GUARDIANS: set[int] = set()
 
 
+def list_guardians() -> frozenset[int]:
+    """Return the PIDs of this process's guardians that run."""
+    return frozenset(_GUARDIANS)
+
+
 class GuardianEnded(Failure):
     """The guardian has ended before its time: it was killed, or its lease has run out."""
 

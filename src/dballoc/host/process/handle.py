@@ -29,6 +29,12 @@ _AUXILIARY = struct.Struct("=2Q")
 _MOST_AUXILIARY = 1 << 14  # bytes; a kernel's has some 300
 _TUNABLES, _PREFIX = "GLIBC_TUNABLES", "glibc."
 
+
+def make_cpu_clock(pid: int) -> int:
+    """Return the clock of a process's CPU time, in nanoseconds (clock_getcpuclockid(3))."""
+    return (~pid << 3) | 2
+
+
 # Open pidfds, which a forked child that looks at a process keeps.
 open_pidfds: set[int] = set()
 

@@ -1,9 +1,10 @@
 """Build the tables of what trials showed as a whole: memory and who holds it, how far replicas were
-behind, what the sampler cost.
+behind, what dballoc itself cost.
 """
 
 import polars as pl
 
+from dballoc.experiment.designs import Design
 from dballoc.experiment.trial_steps import KEEPS_UP
 from dballoc.questions.compare.campaign_tables import Campaign, add_virtual_size
 from dballoc.questions.compare.measures import IDLE, PEAK
@@ -134,22 +135,32 @@ def build_replica_table(campaign: Campaign) -> pl.DataFrame:
     )
 
 
-def compute_sampler_cost(campaign: Campaign) -> pl.DataFrame:
-    """Return one row a variant, over all its trials with samples: ``share`` of one core (1 = all of
-    it), ``each`` in microseconds of CPU a sample, ``samples`` and ``trials``.
+def compute_own_cpu(campaign: Campaign) -> pl.DataFrame:
+    """Return one row a design, workload and level: the CPU time of dballoc's own processes while
+    the load ran, as the share ``of_machine`` of all CPUs' time, ``of_cpu`` of one CPU's, and
+    ``each`` of one CPU's by client that a server served at once: ``clients``. Steps of all trials
+    with a load count.
     """
-    rows = campaign.trial.filter(pl.col("samples") > 0)
-    spans = campaign.sample.group_by("trial").agg(seconds=pl.col("t").max() - pl.col("t").min())
-    costs = (
-        rows.join(spans, on="trial", how="inner")
-        .group_by("variant")
+    facts, e = campaign.facts, campaign.experiment
+    steps = campaign.step.filter(kind="level").select("trial", "step", "workload", "threads")
+    threads = {Design.DUET: 2 * facts.duet.threads, Design.TURNS: max(e.threads, default=0)}
+    names = pl.DataFrame({"step": range(1, len(e.workloads) + 1), "workload": e.workloads})
+    frames = [campaign.trial.select("trial", "design").join(steps, on="trial", how="inner")]
+    frames += [
+        trials.select("trial", "design").join(names, how="cross").with_columns(threads=threads[d])
+        for d, trials in ((Design.DUET, campaign.duet), (Design.TURNS, campaign.rotation))
+    ]
+    columns = ["design", "trial", "step", "workload", pl.col("threads").cast(pl.Int64)]
+    total = pl.sum_horizontal("user", "system", "idle", "iowait", "steal")
+    return (
+        pl.concat([frame.select(columns) for frame in frames])
+        .join(campaign.host_step, on=["trial", "step"], how="inner", maintain_order="left")
+        .filter(pl.col("own_cpu").is_not_null(), pl.col("seconds") > 0, total > 0)
+        .group_by("design", "workload", clients="threads", maintain_order=True)
         .agg(
-            share=pl.col("sampler_cpu").sum() / pl.col("seconds").sum(),
-            each=pl.col("sampler_cpu").sum() / pl.col("samples").sum() * 1e6,
-            samples=pl.col("samples").sum(),
-            trials=pl.len(),
+            of_machine=pl.col("own_cpu").sum() / total.sum(),
+            of_cpu=pl.col("own_cpu").sum() / pl.col("seconds").sum(),
         )
-    )
-    return costs.sort(
-        pl.col("variant").replace_strict({n: i for i, n in enumerate(campaign.names)}, default=None)
+        .with_columns(each=pl.col("of_cpu") / pl.col("clients"))
+        .sort("design", "workload", "clients", descending=[True, False, False])
     )

@@ -44,7 +44,11 @@ CLIENTS_APART = (
     "Each server had a host to itself; its clients ran on another one. So no client took CPU from "
     "a server, and throughput and response times include the network between the two hosts."
 )
-SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one core."
+OWN_CPU = (
+    "The CPU time that all of dballoc's own processes used while the load ran: of all CPUs of the "
+    "machine, of one CPU, and of one CPU by client. Each client has a thread of the server, which "
+    "is busy unless it waits. The clients themselves are not in it."
+)
 
 
 def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: str) -> list[str]:

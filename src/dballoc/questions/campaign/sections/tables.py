@@ -412,19 +412,20 @@ def tabulate_blocks(campaign: Campaign) -> Table:
     return tabulate("Blocks and noise", _BLOCKS, rows, caption=caption)
 
 
-_SAMPLER = (
-    Column("variant"),
-    Column("of one core", "share", lambda share: percent(share, 3)),
-    Column("µs of CPU a sample", "each", number),
-    Column("samples", form="{:,}".format),
-    Column("trials"),
+_OWN_CPU = (
+    Column("design"),
+    Column("workload", words=True),
+    Column("clients"),
+    Column("of all CPUs", "of_machine", lambda share: percent(share, 3)),
+    Column("of one CPU", "of_cpu", lambda share: percent(share, 2)),
+    Column("of one CPU, a client", "each", lambda share: percent(share, 3)),
 )
 
 
-def tabulate_sampler_cost(campaign: Campaign) -> Table:
-    """Return the CPU that sampling cost, by variant."""
-    rows = trial_tables.compute_sampler_cost(campaign).iter_rows(named=True)
-    return tabulate("Cost of the sampler", _SAMPLER, rows)
+def tabulate_own_cpu(campaign: Campaign) -> Table:
+    """Return the CPU that dballoc itself used beside the load."""
+    rows = trial_tables.compute_own_cpu(campaign).iter_rows(named=True)
+    return tabulate("CPU time of dballoc itself", _OWN_CPU, rows)
 
 
 def name_trial(trial: dict[str, Any]) -> str:
