@@ -95,9 +95,10 @@ format: packages-lint setup $(stamps)/requirements-dev ## Rewrite the sources in
 	$(bin)/ruff format
 	clang-format -i $(native)
 
-docs: setup ## Write the command reference, docs/cli.md, from the commands' own help
+docs: setup ## Write the command reference, docs/cli.md, from the commands' own help, and the pages of docs/evidence from their CSV files
 	mkdir -p docs
 	$(cli_reference) docs/cli.md
+	$(python) tools/evidence-page --again
 
 # What is built for other systems: against the C library of an old one, in a root that only root can make.
 old_root := build/release/root

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from dballoc.document.model import REPLACED, Document, Listing, PostNote, Table
 
-# What could begin markup within a line, or end a cell.
-_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
+# What could begin markup within a line, end a cell, or make a link of an address.
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 
 
 def render_markdown(document: Document, redacted: bool) -> str:

@@ -90,22 +90,9 @@ class Results:
         """Create a database, completely or not at all. Raises UsageError if the directory is not
         ours alone, Failure if it cannot be written.
         """
-        # In memory: SQLite opens files by path, and follows links.
-        db = sqlite3.connect(":memory:", isolation_level=None)
-        try:
-            db.executescript("BEGIN;\n" + rows.SCHEMA)
-            stored = {_FORMAT: str(FORMAT)} | format_facts(vars(facts))
-            _insert(db, [CampaignRow(key=key, value=value) for key, value in stored.items()])
-            _insert(db, variants)
-            db.execute("COMMIT")
-            with OutputDirectory.open(directory) as outputs:
-                outputs.write(FILE, db.serialize())
-        except (sqlite3.Error, OSError) as error:
-            raise Failure(
-                f"{directory / FILE}: cannot be written: {readers.reason(error)}"
-            ) from None
-        finally:
-            db.close()
+        names = [column.name for column in VariantRow.list_columns()]
+        stored = [tuple(vars(row)[name] for name in names) for row in variants]
+        write_database(directory, facts, {VariantRow.get_table(): stored})
         return cls.open(directory)
 
     @classmethod
@@ -388,6 +375,30 @@ class Results:
             # full.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+
+
+def write_database(
+    directory: Path, facts: Facts, tables: Mapping[str, Sequence[Sequence[Any]]]
+) -> None:
+    """Write a database of these facts and of rows of its tables, completely or not at all. Raises
+    UsageError if the directory is not ours alone, Failure if it cannot be written.
+    """
+    # In memory: SQLite opens files by path, and follows links.
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        db.executescript("BEGIN;\n" + rows.SCHEMA)
+        stored = {_FORMAT: str(FORMAT)} | format_facts(vars(facts))
+        _insert(db, [CampaignRow(key=key, value=value) for key, value in stored.items()])
+        for name, values in tables.items():
+            places = ", ".join("?" * len(TABLES[name].list_stored()))
+            db.executemany(f"INSERT INTO {name} VALUES ({places})", values)
+        db.execute("COMMIT")
+        with OutputDirectory.open(directory) as outputs:
+            outputs.write(FILE, db.serialize())
+    except (sqlite3.Error, OSError) as error:
+        raise Failure(f"{directory / FILE}: cannot be written: {readers.reason(error)}") from None
+    finally:
+        db.close()
 
 
 def _insert(db: sqlite3.Connection, rows: Sequence[TableRow], trial: int | None = None) -> None:

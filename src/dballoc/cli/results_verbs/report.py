@@ -71,9 +71,10 @@ def report(
     ] = False,
 ) -> None:
     """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory
-    alone; print the answer.
+    alone; print the answer. With --redact also redacted/results.sqlite, to send to others.
     """
     # Slow to import: polars, scipy, vl-convert.
+    from dballoc.questions.redacted_copy import write_redacted_copy
     from dballoc.questions.write_report import gather_document, write_document
 
     if post is not None and not published:
@@ -99,12 +100,16 @@ def report(
     figures = None if of_fit or of_tune else published_posts.find(directory, post, published)
     document = gather_document(directory, redact, preference, figures)
     page = write_document(document, out or directory, redact)
+    copy = write_redacted_copy(directory, out or directory) if redact else None
     if as_json:
         print_json(document.data)
         return
     console = Console()
     print_document(console, document)
-    console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)
+    files = [f"\nReport: {page}"]
+    if copy:
+        files.append(f"Results without names, to send to others: {copy}")
+    console.print("\n".join(files), soft_wrap=True, highlight=False, markup=False)
 
 
 def order_arguments(directory: Path, post: str | None) -> tuple[Path, str | None]:
