@@ -83,7 +83,7 @@ def measure(threads: int, seconds: int, directory: Path) -> pl.DataFrame:
         program = Path(sys.executable).with_name("dballoc")
         command = shlex.join(map(str, (program, "bench", file, "--design", design, "--out", out)))
         # On a terminal, as users run it: what it shows there is part of what it costs.
-        terminal = ["script", "-qec", command, directory / f"{design}.log"]
+        terminal = ["script", "-qec", command, str(directory / f"{design}.log")]
         env = os.environ | {"TERM": "xterm-256color"}
         quiet = subprocess.DEVNULL
         if subprocess.run(terminal, env=env, stdin=quiet, stdout=quiet, timeout=600).returncode:

@@ -17,7 +17,7 @@ LEFT = (
     "UPDATE trial SET outcome = 'fault', fault = 'died', fault_text = 'dbhost7: signal 11', "
     "log_tail = 'jane@acme.example in /srv/acme/data: --password=CANARY' WHERE trial = 1",
     "UPDATE variant SET libraries = '[\"/srv/acme/lib/libjemalloc.so.2\"]', "
-    "command = '[\"/home/jane/bin/mysqld\", \"--init-file=/srv/acme/x.sql\"]'",
+    'command = \'["/home/jane/bin/mysqld", "--init-file=/srv/acme/x.sql"]\'',
 )
 
 

@@ -76,9 +76,7 @@ def test_a_page_says_whether_there_is_a_post_to_agree_with(
     assert tool["NO_POST"] in page.read_text("utf-8")
 
 
-def test_an_emulated_machine_gets_no_page(
-    tool: dict[str, Any], make: Make, tmp_path: Path
-) -> None:
+def test_an_emulated_machine_gets_no_page(tool: dict[str, Any], make: Make, tmp_path: Path) -> None:
     emulated = "UPDATE campaign SET value = replace(value, 'a CPU', 'QEMU TCG CPU version 2.5+')"
     with pytest.raises(UsageError, match="an emulated CPU's figures"):
         tool["write_evidence"](make("tcg", blocks=3, sql=(emulated,)), "tcg", tmp_path / "into")
