@@ -179,10 +179,10 @@ def list_alike_hosts(hosts: Sequence[PooledHost]) -> tuple[tuple[str, ...], ...]
     """Return the names of hosts that may be one machine: those that differ in nothing but their
     name, where not all of them have recorded the boot ID, which would tell.
     """
-    alike: dict[Environment, list[PooledHost]] = {}
+    alike: dict[str, list[PooledHost]] = {}
     for host in hosts:
-        environment = host.campaigns[0].environment
-        alike.setdefault(replace(environment, host=None, boot_id=None), []).append(host)
+        environment = replace(host.campaigns[0].environment, host=None, boot_id=None)
+        alike.setdefault(repr(environment), []).append(host)
     return tuple(
         tuple(host.name for host in group)
         for group in alike.values()
