@@ -15,6 +15,7 @@ from dballoc.campaign.preparation import prepare, prepare_variant
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.experiment.model import Experiment, Server
 from dballoc.ground.errors import UsageError
+from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load.sysbench_command import Sysbench
 from dballoc.servers.private import binary_log, data_template, reserved_options
 from dballoc.servers.private.admin_connection import Admin
@@ -170,7 +171,7 @@ def prepared(experiment: Experiment, options: dict[str, str], redo_bytes: int = 
     return Prepared(
         experiment=experiment,
         variants={"glibc": variant},
-        user=nothing,
+        user=ServerUser(None),
         sysbench=Sysbench(Path("/s"), "1.0", Path("/s")),
         contents=nothing,
     )

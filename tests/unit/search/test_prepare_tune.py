@@ -17,6 +17,7 @@ from dballoc.experiment.model import Experiment, Tune, Variant
 from dballoc.ground.errors import UsageError
 from dballoc.host.resources.cpu_halves import DuetCpus
 from dballoc.host.settings import machine_lock, thp
+from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load.sysbench_command import Sysbench
 from dballoc.search import prepare_tune as tune_preparation
 from dballoc.search.plan_trials import Candidate
@@ -44,7 +45,7 @@ def prepare_search(chosen: Experiment, **changes: Any) -> PreparedCampaign:
     return PreparedCampaign(
         experiment=short,
         variants={v.name: server for v in short.variant},
-        user=nothing,
+        user=ServerUser(None),
         sysbench=Sysbench(Path("/s"), "1.0", Path("/s")),
         contents=nothing,
     )
@@ -164,7 +165,7 @@ def test_a_search_of_the_thp_mode_has_the_machine_to_itself(
     setting = PreparedTune(
         experiment=experiment(variant=[{"name": "glibc"}]),
         variants={},
-        user=nothing,
+        user=ServerUser(None),
         sysbench=nothing,
         contents=nothing,
         thp={"thp": "madvise"},

@@ -95,10 +95,10 @@ def test_fewer_tables_are_kept_open_where_files_are_few(
 ) -> None:
     kept = int(command_line.capacity(clients, 0, tables, most)["table-open-cache"])
     usual = int(command_line.capacity(clients, 0, tables)["table-open-cache"])
-    assert min(usual, 4 * clients) <= kept <= usual
+    assert min(usual, clients) <= kept <= usual
     needed = command_line.open_files(clients, tables, "", most)
     # Either the files suffice, or there are no fewer tables that would do.
-    assert needed <= max(most, 4096) or kept <= max(4 * (clients + 20), 2000)
+    assert needed <= max(most, 4096) or kept <= max(clients + 20, 2000)
     assert command_line.open_files(clients, tables, "", 1e9) == command_line.open_files(
         clients, tables
     )

@@ -11,6 +11,7 @@ from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.ground.files.output_directory import remove_own
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.load import client, hammerdb_command, sysbench_command
 from dballoc.load.workload import Workload, of_catalogue
@@ -20,6 +21,8 @@ from dballoc.servers.private.data_template import Fill, Recipe, Template
 
 # Any of sysbench's own scripts makes its tables.
 _TABLES = "oltp_read_only"
+# The most clients that fill a template: every server has connections for so many.
+_MOST_CLIENTS = 128
 
 
 def prepare_data_templates(
@@ -88,7 +91,8 @@ class _Filling:
         ]
 
     def _fill_by_hammerdb(self, work: Workload, option_file: Path) -> Fill:
-        threads, engine = len(os.sched_getaffinity(0)), self.prepared.server.engine
+        threads = count_fill_clients(work, len(list_available_cpus()))
+        engine = self.prepared.server.engine
         task = hammerdb_command.prepare(work, threads, engine, option_file, self.run)
         return _make_script_fill(
             work, hammerdb_command.command(task), hammerdb_command.environment(self.run)
@@ -96,13 +100,22 @@ class _Filling:
 
     def _fill_by_sysbench(self, work: Workload, config: Path) -> Fill:
         sysbench, data = self.setting.sysbench, self.setting.experiment.data
-        threads, engine = len(os.sched_getaffinity(0)), self.prepared.server.engine
+        threads = count_fill_clients(work, len(list_available_cpus()), data.tables)
+        engine = self.prepared.server.engine
         options = sysbench_command.prepare_options(work, threads, data, engine)
         argv = sysbench_command.command(sysbench, config, "prepare", options)
         env = sysbench_command.environment(sysbench, work, Path(os.devnull))
         if work.file is None and not work.brings:
             return Fill(argv=argv, env=env)
         return _make_script_fill(work, argv, env)
+
+
+def count_fill_clients(work: Workload, cpus: int, tables: int | None = None) -> int:
+    """Return how many clients make a workload's data: one for each CPU; of sysbench's own
+    ``tables``, which it makes one after the other in each client, no more than there are. Pure.
+    """
+    most = _MOST_CLIENTS if tables is None or work.brings or work.file else tables
+    return min(cpus, most, _MOST_CLIENTS)
 
 
 def _make_script_fill(work: Workload, argv: list[str], env: dict[str, str]) -> Fill:

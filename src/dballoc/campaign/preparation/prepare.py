@@ -4,6 +4,7 @@ allocators, environments, CPU sets, proof of use, memory and disk.
 Whatever is wrong is one UsageError, and nothing was started.
 """
 
+import os
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +40,11 @@ from dballoc.ground.numbers import listing
 from dballoc.host import directories
 from dballoc.host.resources import cgroup
 from dballoc.host.resources.cpus import list_available_cpus
+from dballoc.host.resources.thread_limits import (
+    describe_shortage,
+    list_thread_limits,
+    read_most_mappings,
+)
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.instruments.server_counters import Countable, find_countable
@@ -46,10 +52,15 @@ from dballoc.load import hammerdb_command, sysbench_command, workload
 from dballoc.servers import build as find_build
 from dballoc.servers.private import binary_log, data_template
 
-# Bytes of a server's memory beside its cache, only for the estimate: fixed, and for each
-# connection.
+# Bytes of a server's memory beside its cache, only for the estimate: fixed, and for each connection
+# with its client. With 4,096 of sysbench's they were 0.6 MiB: docs/evidence.md.
 _BASE_MEMORY = 200 * 2**20
 _CONNECTION_MEMORY = 2 * 2**20
+# Threads of a server beside its connections' and of its client beside theirs; of the client's
+# mappings of memory, which sysbench has most of: those beside its threads', and of each (4,096
+# threads had 13,500: docs/evidence.md).
+_OTHER_THREADS = 150
+_OTHER_MAPPINGS, _THREAD_MAPPINGS = 1000, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +111,19 @@ class PreparedCampaign(Prepared):
             solo,
             2 * self._estimate_memory(self.duet.threads) if self.duet else 0,
             turns * self._estimate_memory(max(self.experiment.threads)),
+        )
+
+    @property
+    def threads_needed(self) -> int:
+        """Threads of all servers that are alive at once and of their clients, at most."""
+        at_level = 0
+        if Design.SOLO in self.designs:
+            at_level = 2 if self.has_replica else 1
+        if self.turns:
+            at_level = self.turns.servers_at_once
+        return max(
+            at_level * (2 * max(self.experiment.threads) + _OTHER_THREADS),
+            2 * (2 * self.duet.threads + _OTHER_THREADS) if self.duet else 0,
         )
 
     def _estimate_memory(self, clients: int) -> int:
@@ -281,7 +305,7 @@ def _add_duet(setting: PreparedCampaign) -> PreparedCampaign:
         return setting
     try:
         duet = prepare_duet(setting.experiment, setting.sysbench)
-        _check_memory(replace(setting, duet=duet))
+        _check_memory_and_threads(replace(setting, duet=duet))
     except UsageError as error:
         if setting.experiment.design is not None:
             raise
@@ -291,8 +315,8 @@ def _add_duet(setting: PreparedCampaign) -> PreparedCampaign:
 
 def _add_turns(setting: PreparedCampaign) -> PreparedCampaign:
     """Return the setting with its turns, if the experiment wants them: of all servers, or in pairs
-    where memory allows no more. Where it allows no pair either, UsageError if the experiment asks
-    for turns; else ``no_turns`` says why there are none.
+    where memory and threads allow no more. Where they allow no pair either, UsageError if the
+    experiment asks for turns; else ``no_turns`` says why there are none.
     """
     experiment = setting.experiment
     if Design.TURNS not in experiment.designs:
@@ -300,10 +324,10 @@ def _add_turns(setting: PreparedCampaign) -> PreparedCampaign:
     try:
         turns = prepare_turns(experiment, setting.sysbench, setting.thp.get(thp.SETTING))
         try:
-            _check_memory(replace(setting, turns=turns))
+            _check_memory_and_threads(replace(setting, turns=turns))
         except UsageError:
             turns = pair_servers(turns)
-            _check_memory(replace(setting, turns=turns))
+            _check_memory_and_threads(replace(setting, turns=turns))
     except UsageError as error:
         if experiment.design is not None:
             raise
@@ -364,6 +388,34 @@ def _check_memory(setting: PreparedCampaign) -> None:
         )
 
 
+def _check_threads(setting: PreparedCampaign) -> None:
+    """Raises UsageError if servers and clients need more threads, or mappings of memory, than this
+    host allows.
+    """
+    experiment = setting.experiment
+    clients = max(*experiment.threads, setting.duet.threads if setting.duet else 0)
+    uid = os.getuid() if setting.user.uid is None else setting.user.uid
+    if why := describe_shortage(setting.threads_needed, list_thread_limits(uid)):
+        solo = ", or use --design solo" if setting.duet or setting.turns else ""
+        raise NotNow(
+            f"threads: about {setting.threads_needed:,} threads of servers and {clients:,} clients "
+            f"each are needed, {why}, or lower the clients{solo}"
+        )
+    mappings = _OTHER_MAPPINGS + _THREAD_MAPPINGS * clients
+    if mappings > (most := read_most_mappings()):
+        raise UsageError(
+            f"threads: about {mappings:,} mappings of memory are needed for {clients:,} clients, "
+            f"vm.max_map_count is {most:,.0f}; raise it (sysctl -w vm.max_map_count={mappings}), "
+            "or lower the clients"
+        )
+
+
+def _check_memory_and_threads(setting: PreparedCampaign) -> None:
+    """Raises UsageError if memory or threads do not suffice."""
+    _check_memory(setting)
+    _check_threads(setting)
+
+
 def _suggest_less_log(setting: PreparedCampaign) -> str:
     """Return how to need less disk for binary logs; "" where there are none."""
     logs = any(binary_log.writes_binary_log(p.options) for p in setting.variants.values())
@@ -371,8 +423,8 @@ def _suggest_less_log(setting: PreparedCampaign) -> str:
 
 
 def _check_memory_and_disk(setting: PreparedCampaign) -> None:
-    """Raises UsageError if memory or disk do not suffice."""
-    _check_memory(setting)
+    """Raises UsageError if memory, threads or disk do not suffice."""
+    _check_memory_and_threads(setting)
     place = user_directories.make_cache()
     if (need := setting.disk_needed) > (free := directories.free_bytes(place)):
         raise NotNow(

@@ -123,7 +123,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
             directory=inputs.contents.directory,
         ),
         pool_bytes=_find_pool_bytes(server.engine, options, where),
-        nofile=_limit_open_files(clients, experiment.data.tables, options["max-connections"]),
+        nofile=_limit_open_files(where, clients, experiment.data.tables, options),
         programs=programs,
         redo_bytes=_count_redo_bytes(build, options),
         together=sides.together,
@@ -226,14 +226,20 @@ def _parse_bytes(text: str) -> int:
         return 0
 
 
-def _limit_open_files(clients: int, tables: int, max_connections: str) -> int:
+def _limit_open_files(where: str, clients: int, tables: int, options: dict[str, str]) -> int:
     """Return the server's limit of open files: what its options allow to connect, as far as our own
-    hard limit goes, and what the load needs in any case.
+    hard limit goes, and what the load needs in any case. Raises UsageError if that may not be had.
     """
     most = open_file_limit.read_most_files()
-    wanted = server_options.open_files(clients, tables, max_connections, most)
-    hard = open_file_limit.read_hard_limit()
-    return int(max(min(wanted, hard), server_options.open_files(clients, tables, "", most)))
+    needed = server_options.open_files(clients, tables, "", most)
+    if needed > most:
+        raise UsageError(
+            f"{where}: its server needs {needed:,} open files for {clients:,} clients, and the "
+            f"hard limit is {most:,.0f}; raise it (ulimit -Hn {needed}, limits.conf), or lower the "
+            "clients"
+        )
+    wanted = server_options.open_files(clients, tables, options["max-connections"], most)
+    return int(max(min(wanted, open_file_limit.read_hard_limit()), needed))
 
 
 def _find_pool_bytes(engine: str, options: dict[str, str], where: str) -> int | None:

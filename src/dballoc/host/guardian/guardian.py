@@ -380,6 +380,9 @@ def prepare_child(*, guardian, uid, gid, cpus, nofile, cgroup, thp_disable, oom_
     if nofile:
         resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Of threads it may have as many as we may give without a right that root has alone.
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     if oom_score_adj is not None:
         with open("/proc/self/oom_score_adj", "w") as f:
             f.write(str(oom_score_adj))
