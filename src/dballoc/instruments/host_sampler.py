@@ -21,6 +21,11 @@ _RESCHEDULES = re.compile(r"^ *(?:RES|IPI\d+): +((?:\d+ +)+)Rescheduling interru
 # With more CPUs the file takes milliseconds to read.
 _MOST_CPUS = 64
 _TICK = os.sysconf("SC_CLK_TCK")
+# A CPU's line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
+_OF_ONE_CPU = re.compile(
+    r"cpu(?P<number>[0-9]{1,5})(?: [0-9]{1,20}){3} (?P<idle>[0-9]{1,20}) (?P<iowait>[0-9]{1,20})"
+    r"(?: [0-9]{1,20}){2} (?P<steal>[0-9]{1,20})\b"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,21 +113,22 @@ def parse_cpu_time(stat: str, tick: int) -> dict[int, CpuTime]:
     """
     times = {}
     for line in stat.splitlines():
-        name, *values = line.split()
-        if name.startswith("cpu") and name != "cpu":
-            times[int(name[3:])] = CpuTime(
-                (int(values[3]) + int(values[4])) / tick, int(values[7]) / tick
-            )
+        if match := _OF_ONE_CPU.match(line):
+            idle, iowait, steal = (int(match[of]) / tick for of in ("idle", "iowait", "steal"))
+            times[int(match["number"])] = CpuTime(idle + iowait, steal)
     return times
 
 
 def compute_shares(
     before: dict[int, CpuTime], after: dict[int, CpuTime], cpus: Collection[int], seconds: float
-) -> CpuTime:
-    """Return the shares of these CPUs' time in which they were idle, and stolen, each 0 to 1.
-    ``before`` and ``after``: readings ``seconds`` apart.
+) -> CpuTime | None:
+    """Return the shares of these CPUs' time in which they were idle, and stolen, each 0 to 1; None
+    where the readings do not have all of them: a container's /proc/stat may number the CPUs anew
+    (lxcfs). ``before`` and ``after``: readings ``seconds`` apart.
     """
     both = [(before[c], after[c]) for c in cpus if c in before and c in after]
+    if len(both) < len(cpus):
+        return None
     sums = sum(b.idle - a.idle for a, b in both), sum(b.steal - a.steal for a, b in both)
     idle, steal = (min(1.0, max(0.0, value / (seconds * len(cpus)))) for value in sums)
     return CpuTime(idle, steal)

@@ -468,7 +468,7 @@ class SliceRow(TrialPart):
     queries: int  # the server's own count
     events: float  # queries over the client's queries per transaction
     cpu: float  # seconds of the server's CPU
-    idle: float  # share of the half's CPU time in which nothing ran there
+    idle: float | None = None  # share of the half's CPU time in which nothing ran there
     steal: float | None = None  # share of it that the hypervisor took; in steps of a clock tick
 
 

@@ -1,13 +1,14 @@
 """/proc/PID/stat, status, cgroup, uid_map, net/unix, environ, cmdline and auxv: the process chooses its
-name and its arguments.
+name and its arguments. And lists of CPUs and /proc/stat, which a container's may have from lxcfs.
 """
 
 import contextlib
 import struct
 
+from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.host.process import handle, process_root
 from dballoc.host.resources import cgroup_memory, cgroup_tree
-from dballoc.instruments import process_sampler
+from dballoc.instruments import host_sampler, process_sampler
 
 OF = (
     "dballoc.instruments.process_sampler",
@@ -15,6 +16,8 @@ OF = (
     "dballoc.host.process.handle",
     "dballoc.host.resources.cgroup_memory",
     "dballoc.host.resources.cgroup_tree",
+    "dballoc.instruments.host_sampler",
+    "dballoc.experiment.cpu_list",
 )
 PRIVILEGED = True
 
@@ -42,6 +45,8 @@ def seeds() -> list[bytes]:
         _CGROUP,
         b"         0       1000          1\n",
         b"syscw: 0\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n",
+        b"0-3,8-11,64\n",
+        b"cpu  1 2 3 4 5 6 7 8\ncpu0 10 0 5 100 0 0 0 1 0 0\nctxt 5\n",
         struct.pack("=6Q", 16, 7, 6, 65536, 0, 0),
         b"A=1\0LD_PRELOAD=/a.so:/b.so\0MALLOC_CONF=x\0",
     ]
@@ -66,3 +71,6 @@ def fuzz(data: bytes) -> None:
     cgroup_tree.parse_flat_keyed(text)
     cgroup_memory.parse_pressure(text)
     handle.parse_environment(data, "replace")
+    host_sampler.parse_cpu_time(text, 100)
+    with contextlib.suppress(ValueError):
+        assert parse_cpus(format_cpus(parse_cpus(text))) == parse_cpus(text)

@@ -5,9 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tests.unit.example_cpu_trees import (
+from example_cpu_trees import (
     BIG_LITTLE,
     EMULATED,
     HYBRID,
@@ -19,6 +17,8 @@ from tests.unit.example_cpu_trees import (
     make_cores,
     write_tree,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.model import Cpu

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from example_cpu_trees import list_cpus, make_cores, write_tree
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tests.unit.example_cpu_trees import list_cpus, make_cores, write_tree
 
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.model import Cpu

@@ -298,8 +298,8 @@ class _RunningDuet:
                         queries=b.questions - a.questions - 1,  # without our own
                         events=math.nan,
                         cpu=b.cpu - a.cpu,
-                        idle=shares.idle,
-                        steal=shares.steal,
+                        idle=shares.idle if shares else None,
+                        steal=shares.steal if shares else None,
                     )
                 )
             before, time_before = after, time_after

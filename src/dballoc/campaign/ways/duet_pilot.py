@@ -36,7 +36,8 @@ def find_idle_workloads(rows: list[Row]) -> dict[str, float]:
     """Return the workloads in these slices that leave the CPUs idle, each with its idle share."""
     idle: dict[str, list[float]] = defaultdict(list)
     for row in rows:
-        idle[row["workload"]].append(row["idle"])
+        if row["idle"] is not None:
+            idle[row["workload"]].append(row["idle"])
     shares = {workload: math.fsum(values) / len(values) for workload, values in idle.items()}
     return {workload: share for workload, share in shares.items() if share > MOST_IDLE}
 
