@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from dballoc.fetch import private_store
 from dballoc.fetch.private_store import FetchedEntry
@@ -157,17 +158,39 @@ def parse_marker(place: Path, text: str) -> ClosedStore:
             raise ValueError("another format")
         return ClosedStore(
             place=place,
-            servers=dict(marker["servers"]),
-            mallocs={name: CarriedMalloc(**row) for name, row in marker["mallocs"].items()},
-            files=dict(marker["files"]),
-            sysbench=str(marker["sysbench"]),
-            loaders=dict(marker["loaders"]),
-            hashes=dict(marker["hashes"]),
+            servers=_read_paths(marker["servers"]),
+            mallocs={name: _read_malloc(row) for name, row in marker["mallocs"].items()},
+            files=_read_paths(marker["files"]),
+            sysbench=_check_path(marker["sysbench"]),
+            loaders={
+                _check_path(program): p for program, p in _read_paths(marker["loaders"]).items()
+            },
+            hashes={path: str(digest) for path, digest in marker["hashes"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(
             f"{place / MARKER}: damaged, or of another version of dballoc; unpack the kit again"
         ) from None
+
+
+def _read_malloc(row: Mapping[str, Any]) -> CarriedMalloc:
+    entry = row["entry"]
+    return CarriedMalloc(
+        entry=None if entry is None else _check_path(entry), version=str(row["version"])
+    )
+
+
+def _read_paths(row: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _check_path(path) for name, path in row.items()}
+
+
+def _check_path(path: Any) -> str:
+    """Return a path of the store. Raises ValueError for what is none, or leads out."""
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ValueError("not a path")
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError("leads out of the store")
+    return path
 
 
 def _check_owner(place: Path) -> None:

@@ -102,6 +102,8 @@ def refuse_uncarried(experiment: Experiment) -> None:
         raise UsageError("kit: a replay has no server; copy its trace, and run dballoc replay")
     if experiment.tune:
         raise UsageError("kit: a search of dballoc tune needs this machine's packages; use bench")
+    if experiment.record:
+        raise UsageError("kit: record: traces need packages that a kit does not have; leave it out")
     for value, key in ((experiment.data.directory, "directory"), (experiment.data.sql, "sql")):
         if value:
             raise UsageError(

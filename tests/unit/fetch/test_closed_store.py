@@ -138,6 +138,9 @@ def test_a_damaged_malloc_is_refused(store: Path, path: str) -> None:
         "{}",
         '{"format": 2}',
         json.dumps(MARKER | {"mallocs": {"a": {"b": 1}}}),
+        json.dumps(MARKER | {"sysbench": "../../bin/sh"}),
+        json.dumps(MARKER | {"loaders": {"/bin/ls": "libraries/ld.so"}}),
+        json.dumps(MARKER | {"servers": {"mariadb": 5}}),
         "[" * 100_000,
     ],
 )

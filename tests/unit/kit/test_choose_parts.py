@@ -33,6 +33,7 @@ def test_an_ordinary_experiment_can_be_carried() -> None:
             {"data": {"directory": "/var/lib/mysql"}},
             "data.directory: data of your own are not carried",
         ),
+        ({"record": {}}, "record: traces need packages"),
         ({"data": {"sql": ["/dump.sql"]}}, "data.sql: data of your own are not carried"),
         (
             {"variant": [{"name": "glibc", "server": {"recipe": "build it with -DX"}}]},
