@@ -37,7 +37,7 @@ run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-r
 FUZZ ?=
 SECONDS ?=
 
-.PHONY: help demo demo-hosts setup quick test test-all test-aarch64 fuzz fuzz-native lint format docs dist portable lock clean
+.PHONY: help demo demo-hosts setup quick test test-all test-aarch64 fuzz fuzz-native lint format docs dist portable kit lock clean
 .PHONY: packages packages-test packages-fetch packages-hosts packages-lint packages-fuzz packages-aarch64 packages-release
 
 help: ## List the targets
@@ -102,17 +102,28 @@ docs: setup ## Write the command reference, docs/cli.md, from the commands' own 
 
 # What is built for other systems: against the C library of an old one, in a root that only root can make.
 old_root := build/release/root
+# Not of kits, which lie there too.
+sum-release = cd dist && sha256sum $$(ls | grep -v -e SHA256SUMS -e dballoc-kit) > SHA256SUMS
 dist: packages-release setup ## Build the sdist and the wheels into dist/, with their checksums; as root
 	tools/release/make-root $(old_root)
 	tools/release/make-sysroots $(old_root)
-	@rm -f dist/*.whl dist/*.tar.gz dist/*.deb dist/dballoc-portable*
+	@rm -f dist/*.whl dist/dballoc-[0-9]*.tar.gz dist/*.deb dist/dballoc-portable*
 	$(python) -I tools/release/build_wheels.py dist
-	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
+	$(sum-release)
 
 portable: dist ## Build dballoc with an interpreter of its own as one file and as a .deb into dist/; as root, 3 to 15 minutes at first
 	tools/release/make-python $(old_root)
 	PATH="$(CURDIR)/$(bin):$$PATH" $(python) tools/release/build_portable.py dist/*_x86_64.whl dist
-	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
+	$(sum-release)
+
+# An experiment's name, or one's own file.
+KIT ?= $(if $(wildcard src/dballoc/catalogue/experiments/scaling.toml),scaling,quick)
+kit: packages-release setup dist/dballoc-portable ## Build into dist/ a kit that runs KIT=my.toml (scaling) on a machine without network; as root
+	$(bin)/dballoc kit make $(KIT) --portable dist/dballoc-portable --out dist/dballoc-kit-$(basename $(notdir $(KIT))).tar.gz
+
+# Made anew when what is in it has changed. For a kit the newest sources that the mirror has are enough.
+dist/dballoc-portable: $(sources) tools/locks/portable.txt $(wildcard tools/release/*)
+	DBALLOC_OLDER_SOURCES=1 $(MAKE) --no-print-directory portable
 
 lock: $(stamps)/venv ## Update every dependency to its newest version, and pin it with the hashes of its files
 	PYTHON=$(python) tools/lock

@@ -101,19 +101,24 @@ def start_server(place: Path) -> tuple[subprocess.Popen[bytes], int]:
     return server, server.pid
 
 
-def run_inside(root: Path, files: Sequence[Path], line: str) -> tuple[float, str]:
+def run_inside(
+    root: Path, files: Sequence[Path], line: str, own: Path | None = None
+) -> tuple[float, str]:
     """Run a line of shell in a root without network, with these files in a fresh /tmp; return its
-    seconds and what it printed.
+    seconds and what it printed. ``own``: an empty directory that is its /tmp and stays; with it the
+    line sees no processes but its own.
     """
     inner = (
-        'root=$1; line=$2; shift 2; mount --bind /proc "$root/proc"; '
-        'mount --rbind /sys "$root/sys"; mount -t tmpfs none "$root/tmp"; '
+        'root=$1; line=$2; own=$3; shift 3; mount --rbind /sys "$root/sys"; '
+        'if [ "$own" ]; then mount -t proc none "$root/proc"; mount --bind "$own" "$root/tmp"; '
+        'else mount --bind /proc "$root/proc"; mount -t tmpfs none "$root/tmp"; fi; '
         'cp -r "$@" "$root/tmp"; date +%s.%N; '
         'chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -euc "$line"; '
         "date +%s.%N"
     )
-    words: list[str | Path] = ["unshare", "--mount", "--net", "sh", "-euc", inner, "sh"]
-    words += [root, line, *files]
+    words: list[str | Path] = ["unshare", "--mount", "--net"]
+    words += ["--pid", "--fork", "--kill-child"] if own else []
+    words += ["sh", "-euc", inner, "sh", root, line, own or "", *files]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{root.name}: {done.stdout}{done.stderr}")

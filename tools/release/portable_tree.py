@@ -1,10 +1,13 @@
-"""The tree that the portable file and the .deb hold: an interpreter with the light core.
+"""The tree that the portable file, the .deb and kits hold: an interpreter with the extra `measure`.
 
     bin/python3, bin/dballoc      the interpreter; a script that runs dballoc by it
+    bin/patchelf                  relinks servers
     lib/python3.11/               the standard library without what dballoc never imports
     lib/python3.11/lib-dynload/   its compiled modules
     lib/python3.11/dballoc/ …     dballoc and what it depends on
     lib/*.so.*                    the libraries that those need beside the C library
+    licences/                     of all that is compiled; Python's packages have theirs beside them
+    parts.cdx.json                what is in here, with versions (CycloneDX)
 
 Everything is compiled to bytecode whose names of files are relative to the tree and that is checked
 against no source, and the sources are left out: it does not depend on where or when the tree is
@@ -14,6 +17,7 @@ built, and no start writes.
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -21,12 +25,13 @@ VERSION = "python3.11"
 # Of the standard library: tests, tools, and user interfaces.
 _LEFT_OUT = frozenset(
     "config-3.11-x86_64-linux-gnu ctypes/test distutils/tests ensurepip idlelib lib2to3 pydoc_data "
-    "sqlite3 test tkinter turtledemo turtle.py unittest/test venv __pycache__".split()
+    "test tkinter turtledemo turtle.py unittest/test venv __pycache__".split()
 )
 _MODULES_LEFT_OUT = re.compile(
-    # sqlite3: of results, which a production host has none of; its library wants glibc 2.29.
-    r"(_test|_xxtest|xxlimited|xxsubtype|_ctypes_test|ossaudiodev|nis\.|_tkinter|readline|_sqlite3)"
+    r"(_test|_xxtest|xxlimited|xxsubtype|_ctypes_test|ossaudiodev|nis\.|_tkinter|readline)"
 )
+# What Python's build leaves out without a word where it cannot compile it.
+_MODULES_NEEDED = ("_bz2", "_ctypes", "_lzma", "_sqlite3", "_ssl", "zlib")
 # What every Linux with glibc has.
 _OF_THE_C_LIBRARY = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread|util|resolv|crypt)\.so)")
 _LIBRARY_PLACES = ("build/ssl/lib", "usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
@@ -59,6 +64,9 @@ def copy_interpreter(root: Path, tree: Path) -> None:
     for path in sorted(built.glob("*.so")):
         if not _MODULES_LEFT_OUT.match(path.name) and "_failed" not in path.name:
             shutil.copy(path, modules)
+    for name in _MODULES_NEEDED:
+        if not list(modules.glob(f"{name}.*.so")):
+            sys.exit(f"portable_tree: {built} has no {name}; remove {root} and build again")
     # What sysconfig reads at every start.
     for path in built.glob("_sysconfigdata*.py"):
         shutil.copy(path, library)

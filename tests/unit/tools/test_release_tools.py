@@ -94,3 +94,52 @@ def test_the_package_takes_its_cache_with_it_and_nobody_elses(reason: str, tmp_p
     (cache / "scratch/t0123").mkdir(parents=True, exist_ok=True)
     (cache / "templates").mkdir()
     assert {"dballoc/scratch/t0123", "dballoc/templates"} <= set(remove())
+
+
+# In the place of unshare: the step's own commands, with /build below the root. $root: of make-python.
+UNSHARE = """
+for step; do :; done
+exec sh -euc "$(printf %s "$step" | sed "s|/build|$ROOT/build|g")"
+"""
+# The mirror names two versions of each source, and has what FILES says.
+APT_CACHE = 'echo "Version: 3.9.9"\necho "Version: 3.10.1"'
+APT_GET = 'for word; do :; done\ncase " $FILES " in *" $word "*) mkdir "${word%%=*}-1" ;; *) exit 100 ;; esac'
+BUILT = "openssl-configured openssl openssl-installed sqlite configured python modules".split()
+ALL = "openssl=3.10.1 openssl=3.9.9 sqlite3=3.10.1 python3.11=3.10.1"
+
+
+def make_python(root: Path, files: str, **variables: str) -> tuple[int, str]:
+    """Run make-python where all but the sources is there; its exit status, and what it says."""
+    programs = root.parent / "programs"
+    programs.mkdir(exist_ok=True)
+    write_program(programs, "unshare", UNSHARE)
+    write_program(programs, "apt-cache", APT_CACHE)
+    write_program(programs, "apt-get", APT_GET)
+    (root / "build").mkdir(parents=True, exist_ok=True)
+    for step in BUILT:
+        (root / f"build/.{step}").touch()
+    done = subprocess.run(
+        [ROOT / "tools/release/make-python", root],
+        env={"PATH": f"{programs}:{os.environ['PATH']}", "ROOT": str(root), "FILES": files, **variables},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+def test_a_release_takes_the_newest_sources_or_fails(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    status, said = make_python(root, ALL.removeprefix("openssl=3.10.1"))
+    assert status == 1
+    assert "The mirror names openssl 3.10.1 but does not have it" in said
+    assert make_python(root, ALL) == (0, "")
+
+
+def test_a_kit_takes_the_newest_sources_that_there_are_and_says_which(tmp_path: Path) -> None:
+    root, files = tmp_path / "root", ALL.removeprefix("openssl=3.10.1")
+    said = "make-python: openssl 3.9.9 is built; 3.10.1 is the newest: not for a release\n"
+    assert make_python(root, files, DBALLOC_OLDER_SOURCES="1") == (0, said)
+    # Nothing is built any more, and still it is said, and no release is made of it.
+    assert make_python(root, ALL, DBALLOC_OLDER_SOURCES="1") == (0, said)
+    assert make_python(root, ALL) == (
+        1, f"{said}make-python: remove {root} and build again, so that the newest is looked for\n",
+    )  # fmt: skip
