@@ -27,7 +27,8 @@ LAUNCHER = CHECKOUT / "native/launcher"
 # From which on manylinux wheels are taken; pip does not know that an older one runs on a newer.
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)]
 _PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
-# What pip notes for itself, programs, tests, and what only compilers read.
+# What pip notes for itself, programs, tests, what only compilers read, and the languages that
+# Pygments colours: Rich imports it, and nothing here is coloured by it.
 _NOT_NEEDED = (
     "*.dist-info/RECORD",
     "*.dist-info/direct_url.json",
@@ -36,6 +37,7 @@ _NOT_NEEDED = (
     "**/*.pyi",
     "**/*.h",
     "**/*.c",
+    "pygments/lexers/[a-z]*.py",
 )
 _LAUNCHER_FLAGS = (
     "-std=c17 -D_GNU_SOURCE -O2 -g0 -Wall -Wextra -Werror -D_FORTIFY_SOURCE=2 -static-pie -s "

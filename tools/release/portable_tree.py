@@ -24,8 +24,8 @@ from pathlib import Path
 VERSION = "python3.11"
 # Of the standard library: tests, tools, and user interfaces.
 _LEFT_OUT = frozenset(
-    "config-3.11-x86_64-linux-gnu ctypes/test distutils/tests ensurepip idlelib lib2to3 pydoc_data "
-    "test tkinter turtledemo turtle.py unittest/test venv __pycache__".split()
+    "config-3.11-x86_64-linux-gnu ctypes/test distutils ensurepip idlelib lib2to3 msilib "
+    "pydoc_data test tkinter turtledemo turtle.py unittest/test venv __pycache__".split()
 )
 _MODULES_LEFT_OUT = re.compile(
     r"(_test|_xxtest|xxlimited|xxsubtype|_ctypes_test|ossaudiodev|nis\.|_tkinter|readline)"
