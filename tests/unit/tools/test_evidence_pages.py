@@ -74,6 +74,10 @@ def test_a_page_says_whether_there_is_a_post_to_agree_with(
 ) -> None:
     page = tool["write_evidence"](make("own", blocks=3), "own", tmp_path)
     assert tool["NO_POST"] in page.read_text("utf-8")
+    repeats = make("post", blocks=3, threads=[81], published="smalldatum-2025-myrocks")
+    text = tool["write_evidence"](repeats, "post", tmp_path).read_text("utf-8")
+    assert tool["SHAPE"] in text
+    assert "\n## Published beside measured\n" in text
 
 
 def test_an_emulated_machine_gets_no_page(tool: dict[str, Any], make: Make, tmp_path: Path) -> None:
