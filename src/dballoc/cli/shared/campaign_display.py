@@ -84,7 +84,6 @@ class PlainDisplay(Observer):
     def block_started(
         self, design: str, block: int, attempt: int, blocks: int, seconds_left: float
     ) -> None:
-        self.total += self.per_block[design] if attempt else 0
         again = f", again ({attempt})" if attempt else ""
         self._line(f"{design} block {block} of {blocks}{again}, about {minutes(seconds_left)} left")
 
@@ -119,6 +118,8 @@ class PlainDisplay(Observer):
     def block_finished(
         self, design: str, block: int, disturbed: str | None, repeated: bool
     ) -> None:
+        # The plan has one attempt at each block, also at one that was cut and is begun again.
+        self.total += self.per_block[design] if repeated else 0
         if disturbed:
             consequence = "repeated whole" if repeated else "kept, no repeat left"
             self._line(f"  {design} block {block} was disturbed ({disturbed}): {consequence}")
