@@ -1,5 +1,5 @@
 """How often whole simulated campaigns err: with wild variants, drifts, heavy tails, looks,
-extensions and the stop rule.
+extensions and the stop rule, or judged once.
 
     python benchmarks/simulated_campaigns.py [--short] --resume build/campaigns.jsonl
 
@@ -56,7 +56,8 @@ class Shape:
     """What campaigns are like: ``variants``, the baseline counted, of which ``wild`` scatter
     ``scale`` times as much as the others; ``host``: luck alone, a drift, or spells. ``budget``: the
     block at which the budget ends them first, 0 if it does not; ``turns``: the planned blocks of
-    throughput, which is judged by turns, 0 if it belongs to the solo blocks.
+    throughput, which is judged by turns, 0 if it belongs to the solo blocks; ``once``: whether they
+    are measured only, and judged where they end.
     """
 
     variants: int
@@ -66,6 +67,7 @@ class Shape:
     planned: int
     budget: int = 0
     turns: int = 0
+    once: bool = False
 
     def choose_part(self, measure: str) -> str:
         """Return the part of the campaign that a measure belongs to, which ends by itself."""
@@ -195,7 +197,10 @@ def simulate(shape: Shape, campaigns: int, seed: int) -> dict[str, float]:
     budget_looks = (shape.budget,) if shape.budget else ()
     procedures = {
         part: declare_procedure(
-            shape.turns if part == "turns" else shape.planned, shares, budget_looks
+            shape.turns if part == "turns" else shape.planned,
+            shares,
+            budget_looks,
+            judged_once=shape.once,
         )
         for part in dict.fromkeys(map(shape.choose_part, DESIGN_OF))
     }
@@ -248,6 +253,7 @@ def list_short_shapes() -> Iterator[Shape]:
             yield shape
             if shape.host == "luck":
                 yield replace(shape, turns=12)
+                yield replace(shape, once=True)
 
 
 def list_shapes() -> Iterator[Shape]:
@@ -266,6 +272,8 @@ def list_shapes() -> Iterator[Shape]:
         yield replace(shape, planned=18)
     for shape in list_calm_and_wildest_shapes():
         yield replace(shape, planned=18, budget=13)
+        yield replace(shape, once=True)
+        yield replace(shape, planned=18, budget=13, once=True)
 
 
 def list_calm_and_wildest_shapes() -> Iterator[Shape]:
@@ -314,11 +322,11 @@ def print_table(rows: list[tuple[Shape, dict[str, float]]], campaigns: int) -> b
     )
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     kept = True
-    groups: dict[tuple[int, int, int, int, str], list[tuple[Shape, dict[str, float]]]] = {}
+    groups: dict[tuple[int, int, int, int, bool, str], list[tuple[Shape, dict[str, float]]]] = {}
     for shape, outcome in rows:
-        kind = (shape.variants, shape.planned, shape.budget, shape.turns, shape.host)
+        kind = (shape.variants, shape.planned, shape.budget, shape.turns, shape.once, shape.host)
         groups.setdefault(kind, []).append((shape, outcome))
-    for (variants, planned, budget, turns, host), members in sorted(groups.items()):
+    for (variants, planned, budget, turns, once, host), members in sorted(groups.items()):
         error, at = max((o["campaign_error"], i) for i, (_, o) in enumerate(members))
         worst = members[at][0]
         where = f"{worst.wild} wild × {worst.scale:g}" if worst.wild else "none wild"
@@ -330,6 +338,7 @@ def print_table(rows: list[tuple[Shape, dict[str, float]]], campaigns: int) -> b
         kept &= error <= allowed and max(ratios.values()) <= 2
         blocks = f"{planned}, budget at {budget}" if budget else str(planned)
         blocks += f", throughput {turns} by turns" if turns else ""
+        blocks += ", judged once" if once else ""
         print(f"| {variants} | {blocks} | {host} | {len(members)} | {error:.2%} ({where}) | "
               + " | ".join(f"{ratios[m]:.2f}" for m in (MEMORY, CPU, THROUGHPUT))
               + f" | {decided:.0%} |")  # fmt: skip

@@ -90,10 +90,10 @@ def test_a_design_ends_as_the_project_says(
     assert found == expected
 
 
-@pytest.mark.parametrize("wild", [0, 1, 4])
-def test_campaigns_err_no_more_often_than_they_say(wild: int) -> None:
+@pytest.mark.parametrize(("wild", "once"), [(0, False), (1, False), (4, False), (4, True)])
+def test_campaigns_err_no_more_often_than_they_say(wild: int, once: bool) -> None:
     """A short run of what docs/evidence.md has the whole table of."""
-    shape = Shape(variants=5, wild=wild, scale=3.0, host="luck", planned=6)
+    shape = Shape(variants=5, wild=wild, scale=3.0, host="luck", planned=6, once=once)
     found = simulate(shape, 4000, seed=1)
     assert found["campaign_error"] <= ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / 4000)
     # With 25 errors of one comparison expected, a limit of 2 is 3 instead.

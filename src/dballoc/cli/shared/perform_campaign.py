@@ -63,17 +63,18 @@ def perform(
 
 def measure(setting: Prepared, directory: Path, console: Console, kind: CampaignKind) -> None:
     """Run or resume the campaign of this ``kind`` without judging it, and print where its results
-    are. Raises as :func:`perform` does.
+    are and how to see them. Raises as :func:`perform` does.
     """
     ending = _run(setting, directory, console, NoLooks(), replace(kind, measured_only=True))
-    quoted = shlex.quote(os.fspath(directory))
-    console.print(
-        f"Results: {directory}\nThey are not judged yet: copy the directory to where "
-        f"dballoc[report] is installed, and there run dballoc report {quoted}",
-        soft_wrap=True,
-        highlight=False,
-        markup=False,
-    )
+    if ending.why != "interrupted":
+        quoted = shlex.quote(os.fspath(directory))
+        console.print(
+            f"Results: {directory}\nThey are not judged yet: copy the directory to where "
+            f"dballoc[report] is installed, and there run dballoc report {quoted}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
     _check_ending(ending)
 
 
