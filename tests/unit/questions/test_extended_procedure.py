@@ -87,7 +87,7 @@ def test_all_looks_and_comparisons_together_err_in_five_per_cent(
         for measure in measures:
             levels = [procedure.after(look).levels[measure] for look in procedure.spending]
             error += sum(1 - level for level in levels) * shares[measure].comparisons
-    assert 0.9 * ERROR < error <= ERROR * (1 + 1e-9)
+    assert (0.79 if once else 0.9) * ERROR < error <= ERROR * (1 + 1e-9)
 
 
 @given(
@@ -106,7 +106,7 @@ def test_the_bounds_of_all_variants_and_looks_err_in_two_and_a_half_per_cent(
     for measure in shares:
         levels = [procedure.after(look).bound_levels[measure] for look in procedure.spending]
         error = sum(1 - level for level in levels) * max(1, variants - 1)
-        assert 0.9 * NO_WORSE_ERROR < error <= NO_WORSE_ERROR * (1 + 1e-9)
+        assert (0.79 if once else 0.9) * NO_WORSE_ERROR < error <= NO_WORSE_ERROR * (1 + 1e-9)
         # A bound is never at a higher level than the side of an interval.
         assert shares[measure].of_bound >= shares[measure].of_each / 2
 

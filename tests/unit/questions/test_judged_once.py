@@ -1,4 +1,4 @@
-"""A campaign that was measured only is judged once, where it ends, for all of its error."""
+"""A campaign that was measured only is judged once, where it ends, and never extended."""
 
 from pathlib import Path
 
@@ -28,19 +28,24 @@ def judge(directory: Path) -> tuple[Recommendation, Answer]:
     return recommendation, answer
 
 
-def test_the_planned_end_spends_all_and_nothing_follows() -> None:
+def test_the_planned_end_spends_what_that_of_others_has_and_nothing_follows() -> None:
     procedure = declare_procedure(18, SHARES, judged_once=True)
-    assert procedure.spending == {18: 1.0}
+    assert procedure.spending == {18: 0.8}
     assert [procedure.after(n).reached for n in (6, 10, 17, 18)] == [None, None, None, 18]
     assert (procedure.extensions, list_extension_goals({"solo": procedure})) == ((), [])
     for measure, share in SHARES.items():
-        assert procedure.levels[measure] == 1 - share.of_each
-        assert procedure.bound_levels[measure] == 1 - share.of_bound
+        assert procedure.levels[measure] == 1 - 0.8 * share.of_each
+        assert procedure.bound_levels[measure] == 1 - 0.8 * share.of_bound
 
 
-def test_where_the_budget_ended_it_spends_all() -> None:
+def test_of_few_blocks_the_planned_end_is_that_of_any_campaign() -> None:
+    once, others = (declare_procedure(8, SHARES, judged_once=is_once) for is_once in (True, False))
+    assert (once.levels, once.bound_levels) == (others.levels, others.bound_levels)
+
+
+def test_where_the_budget_ended_it_spends_the_same() -> None:
     procedure = declare_procedure(18, SHARES, [13], judged_once=True)
-    assert procedure.spending == {13: 1.0}
+    assert procedure.spending == {13: 0.8}
     assert procedure.after(12).reached is None
     at_end = procedure.after(13)
     assert (at_end.reached, at_end.is_over_budget, at_end.extensions) == (13, True, ())
@@ -51,8 +56,8 @@ def test_its_report_says_when_it_is_judged_and_offers_no_extension(make: Make) -
     recommendation, answer = judge(directory)
     assert [c.judged for c in recommendation.comparisons.family] == [True] * 4
     assert (
-        "Measured only: not judged while it ran, so judged once, after 7 solo blocks, with all of "
-        "the error that a campaign may spend over its looks." in answer.notes
+        "Measured only: not judged while it ran, so judged once, after 7 solo blocks."
+        in answer.notes
     )
     assert not any("over all looks" in note for note in answer.notes)
     assert "--extend" not in answer.command
@@ -85,6 +90,6 @@ def test_where_its_budget_ended_it_is_judged(make: Make) -> None:
     directory = make("over", blocks=5, sql=(*mark_current(7), *MEASURED, ended))
     recommendation, answer = judge(directory)
     [levels] = {c.ratio.confidence for c in recommendation.comparisons.family if c.ratio}
-    assert levels == pytest.approx(1 - 0.025 / 2)
+    assert levels == pytest.approx(1 - 0.8 * 0.025 / 2)
     assert "The budget was used up: 5 of 7 solo blocks that were planned." in answer.notes
     assert any("judged once, after 5 solo blocks" in note for note in answer.notes)

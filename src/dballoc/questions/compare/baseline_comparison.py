@@ -156,7 +156,8 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
         measures = [metric.measure.name for metric in list_metrics(campaign)]
         shares = declare_imported_shares(variants, measures)
         blocks = campaign.blocks(Design.SOLO)
-        return {Design.SOLO: declare_procedure(blocks, shares, judged_once=True)}
+        once = declare_procedure(blocks, shares, judged_once=True, end_share=1.0)
+        return {Design.SOLO: once}
     shares = declare_shares(campaign.judged, variants, workloads, len(facts.duet.left_out))
     return {
         d: declare_procedure(

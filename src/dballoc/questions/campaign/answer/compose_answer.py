@@ -162,10 +162,7 @@ def _describe_looks(comparisons: Comparisons) -> list[str]:
     """Return after which number of blocks the designs were judged that have more, or none."""
     if comparisons.judged_once:
         blocks = [count(min(p.spending), f"{d} block") for d, p in comparisons.procedures.items()]
-        return [
-            f"Measured only: not judged while it ran, so judged once, after {listing(blocks)}, "
-            "with all of the error that a campaign may spend over its looks."
-        ]
+        return [f"Measured only: not judged while it ran, so judged once, after {listing(blocks)}."]
     notes = []
     for design, p in comparisons.procedures.items():
         if p.reached != p.blocks:

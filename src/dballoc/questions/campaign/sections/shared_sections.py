@@ -119,8 +119,8 @@ def _describe_spending(procedures: Mapping[str, Procedure]) -> str:
             for design, p in procedures.items()
         ]
         return (
-            "The campaign was measured only: it is judged once, at its end, and spends all of each "
-            f"share there: {'; '.join(ends)}. It is never extended."
+            "The campaign was measured only: it is judged once, at its end, and spends "
+            f"{percent(END_SHARE, 0)} of each share there: {'; '.join(ends)}. It is never extended."
         )
     looks = [
         f"{design} blocks are judged after {listing([str(look) for look in p.looks])}"
