@@ -23,9 +23,12 @@ class InterimLooks:
         repeat the verdicts.
         """
         campaign = load_campaign(directory, series=False)
-        return blocks in declare_procedures(campaign)[design].spending and is_design_decided(
-            compare_with_baseline(campaign),
-            design,
-            campaign.facts.duet.left_out,
-            campaign.facts.margin,
+        return blocks in declare_procedures(campaign)[design].spending and all(
+            is_design_decided(
+                compare_with_baseline(part),
+                design,
+                campaign.facts.duet.left_out,
+                campaign.facts.margin,
+            )
+            for part in campaign.split_by_cpus()
         )

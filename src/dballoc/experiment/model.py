@@ -1,5 +1,6 @@
 """The model of an experiment, which the file, the flags and the results directory all hold."""
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -149,6 +150,16 @@ class ServerOverride(_ExperimentTable):
 APART = "apart"
 
 
+def parse_cpu_counts(text: str) -> list[int]:
+    """Parse ``--cpus``: ``4``, or ``4,8,16``. Raises UsageError for anything else."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(re.fullmatch("[0-9]{1,6}", word) and int(word) for word in words):
+        raise UsageError(f"--cpus: {text!r} is not a list of numbers; write it like 4,8,16")
+    if len({*map(int, words)}) < len(words):
+        raise UsageError(f"--cpus: {text!r} has the same number twice")
+    return [int(word) for word in words]
+
+
 class Cpu(_ExperimentTable):
     """CPU sets of server and client, or the number of CPUs for both. ``client`` :data:`APART`: the
     number, or the set, is the server's alone, and the clients have other cores.
@@ -170,9 +181,11 @@ class Cpu(_ExperimentTable):
         Annotated[int, Field(ge=1, le=100_000)] | None,
         Flag(
             "--cpus",
-            "N",
+            "N[,N,…]",
             "Number of CPUs for server and client together; of the server with --client-cpus "
-            "apart.",
+            "apart. Of several numbers, every variant runs on each, and is compared with the "
+            "baseline on the same.",
+            (str, parse_cpu_counts),
         ),
     ] = None
 
@@ -585,6 +598,11 @@ class Variant(_ExperimentTable):
             raise ValueError("the same size twice")
         return sizes
 
+    def describe_but_cpus(self) -> str:
+        """Return all that it is beside its name and CPUs, to be compared with other variants."""
+        table = self.model_dump(mode="json", exclude={"name", "cpu", "stands_for"})
+        return json.dumps(table, sort_keys=True)
+
     @property
     def host_settings(self) -> dict[str, str]:
         """What the host must have while it runs, by :mod:`dballoc.host.settings`' names."""
@@ -919,3 +937,31 @@ class Experiment(_ExperimentTable):
     def cpu_of(self, variant: Variant) -> Cpu:
         """Return ``[cpu]`` as this variant has it."""
         return variant.cpu or self.cpu
+
+    def split_by_cpus(self) -> "list[Experiment]":
+        """Return a part for each number of CPUs, the lowest first: its variants, of which one is
+        the baseline in all but its CPUs, and so that number's baseline. The experiment itself where
+        its variants have one number, or a number has no such baseline.
+        """
+        baseline = self.find(self.baseline)
+        counts = {v.name: self.cpu_of(v).count for v in self.variant}
+        baselines: dict[int | None, str] = {}
+        for variant in (baseline, *self.variant):
+            if variant.describe_but_cpus() == baseline.describe_but_cpus():
+                baselines.setdefault(counts[variant.name], variant.name)
+        numbers = {n for n in counts.values() if n is not None}
+        if len(numbers) < 2 or set(counts.values()) != numbers or numbers - baselines.keys():
+            return [self]
+        return [
+            self.model_copy(
+                update={
+                    "baseline": baselines[number],
+                    "variant": [v for v in self.variant if counts[v.name] == number],
+                }
+            )
+            for number in sorted(numbers)
+        ]
+
+    def count_compared(self) -> int:
+        """Return how many variants are compared with a baseline."""
+        return len(self.variant) - len(self.split_by_cpus())

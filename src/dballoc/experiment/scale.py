@@ -108,7 +108,8 @@ def scale_table(table: Table, text: str, cpus: Collection[int], origin: str) -> 
     """
     experiment = experiment_file.build_experiment(table, origin)
     share = parse_share(text, experiment.small, origin)
-    return _shrink(experiment, share, cpus, origin, table["variant"])
+    written = sweep.expand_cpus(table, origin)["variant"]
+    return _shrink(experiment, share, cpus, origin, written)
 
 
 def _shrink(

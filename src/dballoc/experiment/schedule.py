@@ -104,10 +104,11 @@ class Rotation(Slot):
 
 def order_block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
     """Return all trials of block ``number`` (from 1) in their order: every variant once, the
-    baseline twice.
+    baseline of each number of CPUs twice.
     """
-    members: list[tuple[str, Role]] = [(experiment.baseline, "A1"), (experiment.baseline, "A2")]
-    members += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
+    members: list[tuple[str, Role]] = []
+    for part in experiment.split_by_cpus():
+        members += [(part.baseline, "A1"), *_list_others(part)]
     levels: list[int | None] = list(experiment.threads) if experiment.levels == "fresh" else [None]
     workloads: list[str | None] = (
         list(experiment.workloads) if experiment.sequence == "fresh" else [None]
@@ -134,6 +135,12 @@ def order_block(experiment: Experiment, number: int, attempt: int = 0) -> list[S
     ]
 
 
+def _list_others(experiment: Experiment) -> list[tuple[str, Role]]:
+    """Return what is compared with the baseline's first server: its second, and each variant's."""
+    others = [v.name for v in experiment.variant if v.name != experiment.baseline]
+    return [(experiment.baseline, "A2"), *((name, "V") for name in others)]
+
+
 def _has_start(experiment: Experiment, workload: str | None, level: int | None) -> bool:
     """Whether a workload has a start at this level. The load of the tables, alone in its start, has
     one at the highest level only, just as it is one step in a cycle.
@@ -146,8 +153,7 @@ def order_duets(experiment: Experiment, number: int, attempt: int = 0) -> list[P
     baseline again, each against a baseline of its own, so that both servers of a pairing have the
     same age.
     """
-    partners: list[tuple[str, Role]] = [(experiment.baseline, "A2")]
-    partners += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
+    partners = _list_others(experiment)
     draw = random.Random(f"{experiment.seed}:duet:{number}:{attempt}")
     draw.shuffle(partners)
     return [
@@ -168,26 +174,33 @@ def order_duets(experiment: Experiment, number: int, attempt: int = 0) -> list[P
 def order_rotations(
     experiment: Experiment, number: int, attempt: int = 0, *, in_pairs: bool
 ) -> list[Rotation]:
-    """Return the rotations of turns block ``number`` (from 1): one of all variants, and the
-    baseline twice; ``in_pairs``, one for each variant and the baseline, and one of the baseline
-    alone, twice. The baseline's first server comes first.
+    """Return the rotations of turns block ``number`` (from 1): one for each number of CPUs, of all
+    its variants, and its baseline twice; ``in_pairs``, one for each variant and the baseline, and
+    one of the baseline alone, twice. The baseline's first server comes first.
+
+    What is on another number of CPUs is not compared, so it need not be alive at the same time.
     """
-    baseline: tuple[str, Role] = (experiment.baseline, "A1")
-    others: list[tuple[str, Role]] = [(experiment.baseline, "A2")]
-    others += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
-    random.Random(f"{experiment.seed}:turns:{number}:{attempt}").shuffle(others)
-    groups = [[other] for other in others] if in_pairs else [others]
+    draw = random.Random(f"{experiment.seed}:turns:{number}:{attempt}")
+    rotations: list[tuple[tuple[str, Role], ...]] = []
+    parts = experiment.split_by_cpus()
+    for part in parts:
+        others = _list_others(part)
+        draw.shuffle(others)
+        groups = [[other] for other in others] if in_pairs else [others]
+        rotations += [((part.baseline, "A1"), *group) for group in groups]
+    if len(parts) > 1:
+        draw.shuffle(rotations)
     return [
         Rotation(
             block=number,
             attempt=attempt,
             position=i,
-            variant=group[0][0] if in_pairs else experiment.baseline,
-            role=group[0][1] if in_pairs else "A1",
-            members=(baseline, *group),
+            variant=members[1][0] if in_pairs else members[0][0],
+            role=members[1][1] if in_pairs else "A1",
+            members=members,
             seed=experiment.seed,
         )
-        for i, group in enumerate(groups, 1)
+        for i, members in enumerate(rotations, 1)
     ]
 
 

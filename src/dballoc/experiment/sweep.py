@@ -1,5 +1,6 @@
 """Expand sweeps: one variant of an experiment's table becomes one variant for each value of a
-setting. Also compute tunables that are written as expressions over the CPUs. Pure.
+setting, and, with ``cpus``, each variant one for each number of CPUs. Also compute tunables that
+are written as expressions over the CPUs. Pure.
 
 A name in capitals is a variable of ``env``, one in lower case a setting of ``tunables``,
 ``server.NAME`` an option of the server. Several names give a variant for every combination.
@@ -19,6 +20,7 @@ from dballoc.ground.errors import UsageError
 Table = dict[str, Any]
 
 KEY = "sweep"
+CPUS = "cpus"
 _SERVER = "server."
 _MOST = 200
 _LONGEST_NAME = 64
@@ -59,14 +61,74 @@ def _compute_tunables(variant: Any, table: Table, cores: int | None, origin: str
     return {**variant, "tunables": computed}
 
 
+def expand_cpus(table: Table, origin: str) -> Table:
+    """Return the table with each variant once for each number of ``cpus``, the lowest first:
+    ``glibc`` becomes ``glibc_4cpu`` and ``glibc_16cpu``, and so does the baseline, which is the one
+    on the lowest number. With one number alone the variants keep their names. Raises UsageError
+    that begins with ``origin`` for numbers that cannot be, or CPUs that are given twice.
+    """
+    if CPUS not in table:
+        return table
+    counts = _list_cpu_counts(table, origin)
+    plain = {key: value for key, value in table.items() if key != CPUS}
+    variants, cpu = table.get("variant"), table.get("cpu") or {}
+    if not isinstance(variants, list) or not all(isinstance(v, dict) for v in variants):
+        return plain  # the model says what is wrong with them
+    for variant in variants:
+        if variant.get("cpu"):
+            raise UsageError(
+                f'{origin}: variant "{variant.get("name")}": cpu: every variant has the numbers of '
+                "cpus; leave out one of the two"
+            )
+    if len(counts) == 1:
+        return plain | {"cpu": cpu | {"count": counts[0]}}
+    baseline = table.get("baseline")
+    if baseline in [variant.get("name") for variant in variants]:
+        plain["baseline"] = _name_on_cpus(baseline, counts[0])
+    plain["variant"] = [
+        variant | {"name": _name_on_cpus(variant.get("name"), n), "cpu": cpu | {"count": n}}
+        for n in counts
+        for variant in variants
+    ]
+    return plain
+
+
+def _list_cpu_counts(table: Table, origin: str) -> list[int]:
+    """Return the numbers of ``cpus``, the lowest first."""
+    counts, cpu = table[CPUS], table.get("cpu") or {}
+    if (
+        not isinstance(counts, list)
+        or not counts
+        or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in counts)
+    ):
+        raise UsageError(f"{origin}: {CPUS}: give numbers of CPUs, like [4, 16]")
+    if len(set(counts)) < len(counts):
+        raise UsageError(f"{origin}: {CPUS}: the same number twice")
+    if not isinstance(cpu, dict) or not {"count", "server"}.isdisjoint(cpu):
+        raise UsageError(
+            f"{origin}: {CPUS}: give either {CPUS} or cpu.count and cpu.server, not both"
+        )
+    return sorted(counts)
+
+
+def _name_on_cpus(name: Any, count: int) -> str:
+    return f"{name}_{count}cpu"
+
+
 def expand_sweeps(table: Table, cores: int | None, origin: str) -> Table:
-    """Return the table with every ``sweep`` expanded into variants. A swept variant that is the
-    baseline stays beside them.
+    """Return the table with ``cpus`` and every ``sweep`` expanded into variants. A swept variant
+    that is the baseline, on any number of CPUs, stays beside them.
 
     ``cores``: the CPUs of this machine, for where ``[cpu]`` does not say how many the server has;
     None where an expression over them has no meaning. Raises UsageError that begins with ``origin``
     for an invalid sweep.
     """
+    baselines = {table.get("baseline")}
+    if CPUS in table:
+        baselines |= {
+            _name_on_cpus(table.get("baseline"), n) for n in _list_cpu_counts(table, origin)
+        }
+    table = expand_cpus(table, origin)
     variants = table.get("variant")
     if not isinstance(variants, list) or not any(
         isinstance(v, dict) and KEY in v for v in variants
@@ -78,7 +140,7 @@ def expand_sweeps(table: Table, cores: int | None, origin: str) -> Table:
             expanded.append(variant)
             continue
         plain = {k: v for k, v in variant.items() if k != KEY}
-        if plain.get("name") == table.get("baseline"):
+        if plain.get("name") in baselines:
             expanded.append(plain)
         where = f'{origin}: variant "{plain.get("name")}": sweep'
         expanded += _expand_variant(plain, variant[KEY], _count_cores(table, plain, cores), where)

@@ -3,6 +3,8 @@ of, and the recommendation for programs: the rule, what it chose and why, and ev
 figures.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -21,6 +23,7 @@ from dballoc.questions.campaign.figures.profiles import (
 )
 from dballoc.questions.campaign.figures.time_series import build_time_series
 from dballoc.questions.campaign.sections import contention, heap
+from dballoc.questions.campaign.sections.over_cpus import tabulate_cpus
 from dballoc.questions.compare import values
 from dballoc.questions.compare.answer_words import describe_verdict, measure_progress
 from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
@@ -49,13 +52,28 @@ _FAULT = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class JudgedPart:
+    """What is compared with one baseline: a whole ``campaign``, or its variants on one number of
+    CPUs; what the rule makes of that, and the answer in words. ``minutes``: what would settle it.
+    """
+
+    campaign: Campaign
+    recommendation: Recommendation
+    answer: Answer
+    minutes: int | None = None
+
+
 def collect_all_tables(
-    campaign: Campaign, comparisons: Comparisons, published: Published | None, profiles: Profiles
+    campaign: Campaign,
+    parts: Sequence[JudgedPart],
+    published: Published | None,
+    profiles: Profiles,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables by file name, with those of profiles, and of a post beside ours."""
     source = sections if campaign.imported else post
     beside = source.collect_published_tables(campaign, published, profiles) if published else {}
-    return collect_tables(campaign, comparisons) | beside | _collect_profile_tables(profiles)
+    return collect_tables(campaign, parts) | beside | _collect_profile_tables(profiles)
 
 
 def _collect_profile_tables(profiles: Profiles) -> dict[str, pl.DataFrame]:
@@ -69,23 +87,25 @@ def _collect_profile_tables(profiles: Profiles) -> dict[str, pl.DataFrame]:
     return {}
 
 
-def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
+def collect_tables(campaign: Campaign, parts: Sequence[JudgedPart]) -> dict[str, pl.DataFrame]:
     """Return the tables by file name. Units as in the database: bytes, seconds, milliseconds;
     ratios as they are.
     """
     if campaign.imported:
         return sections.collect_imported_tables(campaign)
     if campaign.is_replay:
-        return _collect_replay_tables(campaign, comparisons)
+        return _collect_replay_tables(campaign, parts)
     changed = [
-        level_curves.compute_relative_levels(campaign, m).with_columns(measure=pl.lit(m))
+        level_curves.compute_relative_levels(part.campaign, m).with_columns(measure=pl.lit(m))
         for m in CHANGES
+        for part in parts
     ]
     time = build_time_series(campaign)
     # What a campaign may have nothing of, and then has no table of.
     others = {
         "replicas": trial_tables.build_replica_table(campaign),
-        "counters": counters.build_counter_table(campaign),
+        "counters": pl.concat([counters.build_counter_table(part.campaign) for part in parts]),
+        "cpus": tabulate_cpus(campaign),
         "post": pl.DataFrame([vars(c) for c in compare_campaign_with_post(campaign)]),
     }
     paired = {}
@@ -102,7 +122,7 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         "ledger": trial_tables.build_ledger_table(campaign),
         "timeline": time.series,
         "steps": time.steps,
-        **_collect_comparisons(comparisons, campaign.experiment.baseline),
+        **_collect_comparisons(parts),
         "pairs": compare_all_pairs(campaign),
         "faults": campaign.trials.filter(outcome="fault").select(_FAULT),
         "blocks": campaign.every_block,
@@ -112,20 +132,27 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
     }
 
 
-def _collect_comparisons(comparisons: Comparisons, baseline: str) -> dict[str, pl.DataFrame]:
-    others = [c for c in comparisons.descriptive if c.variant != baseline]
-    floor = [c for c in comparisons.descriptive if c.variant == baseline]
-    return {
-        "comparisons": _tabulate_comparisons([*comparisons.family, *others], comparisons),
-        "floor": _tabulate_comparisons([*comparisons.floor, *floor], comparisons),
-    }
+def _collect_comparisons(parts: Sequence[JudgedPart]) -> dict[str, pl.DataFrame]:
+    tables: dict[str, list[dict[str, Any]]] = {"comparisons": [], "floor": []}
+    for part in parts:
+        comparisons, baseline = part.recommendation.comparisons, part.campaign.experiment.baseline
+        others = [c for c in comparisons.descriptive if c.variant != baseline]
+        floor = [c for c in comparisons.descriptive if c.variant == baseline]
+        for name, rows in (
+            ("comparisons", [*comparisons.family, *others]),
+            ("floor", [*comparisons.floor, *floor]),
+        ):
+            tables[name] += _list_comparisons(rows, comparisons, has_several=len(parts) > 1)
+    return {name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in tables.items()}
 
 
 # What columns of the store hold of a replay.
 _HEAP = {"rss_start": "heap_start", PEAK.trial: "heap_peak", IDLE.trial: "heap_idle"}
 
 
-def _collect_replay_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
+def _collect_replay_tables(
+    campaign: Campaign, parts: Sequence[JudgedPart]
+) -> dict[str, pl.DataFrame]:
     """Return the tables of a campaign of replays; ns where a column is of calls or events."""
     facts = campaign.facts.replay
     assert facts
@@ -136,7 +163,7 @@ def _collect_replay_tables(campaign: Campaign, comparisons: Comparisons) -> dict
         "heap": average_curves(campaign, facts),
         "calls": average_latencies(campaign),
         "marks": campaign.of(campaign.replay_mark).drop("trial_level", "trial_workload"),
-        **_collect_comparisons(comparisons, campaign.experiment.baseline),
+        **_collect_comparisons(parts),
         "pairs": compare_all_pairs(campaign),
         "faults": campaign.trials.filter(outcome="fault").select(_FAULT),
         "blocks": campaign.block,
@@ -144,10 +171,11 @@ def _collect_replay_tables(campaign: Campaign, comparisons: Comparisons) -> dict
     }
 
 
-def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) -> pl.DataFrame:
-    rows = [
+def _list_comparisons(judged: list[Comparison], comparisons: Comparisons) -> list[dict[str, Any]]:
+    return [
         {
             "variant": c.variant,
+            **({"baseline": comparisons.baseline} if has_several else {}),
             "metric": c.metric.measure.name,
             "workload": c.metric.workload,
             "better": c.metric.better,
@@ -164,23 +192,44 @@ def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) ->
         }
         for c in judged
     ]
-    return pl.DataFrame(rows, infer_schema_length=None)
 
 
 # Raise it when a key changes its meaning or goes.
 FORMAT = 1
 
 
-def describe_recommendation(
-    campaign: Campaign, comparisons: Comparisons, chosen: Recommendation, answer: Answer
-) -> dict[str, Any]:
-    """Return the recommendation as plain data. Ratios are to the baseline; an interval's ends are
-    null where there is none. ``recommended`` is null when the rule cannot choose: the baseline had
-    faults, fewer than two blocks have what it takes, or a gain has to be weighed against a loss.
-    ``answer`` is the campaign's ending
+def describe_answers(parts: Sequence[JudgedPart], answer: Answer) -> dict[str, Any]:
+    """Return the recommendation as plain data. Of several numbers of CPUs it has none of its own,
+    but ``by_cpus``, one for each, and the ``answer`` to all.
+    """
+    each = [describe_recommendation(part) for part in parts]
+    if len(parts) == 1:
+        return each[0] | {"notes": answer.notes}
+    common = ("format", "dballoc", "experiment", "prefer", "rule", "margin")
+    return {
+        **{key: each[0][key] for key in common},
+        "headline": answer.headline,
+        "reason": answer.reason,
+        "command": answer.command or None,
+        "by_cpus": [
+            {"cpus": part.campaign.cpus, **described}
+            for part, described in zip(parts, each, strict=True)
+        ],
+        "notes": answer.notes,
+    }
+
+
+def describe_recommendation(part: JudgedPart) -> dict[str, Any]:
+    """Return a part's recommendation as plain data. Ratios are to the baseline; an interval's ends
+    are null where there is none. ``recommended`` is null when the rule cannot choose: the baseline
+    had faults, fewer than two blocks have what it takes, or a gain has to be weighed against a
+    loss.
+    ``answer`` is the part's ending
     (:class:`dballoc.questions.campaign.answer.recommendation.Ending`), and ``subject`` the variant
     that it names; ``ending`` is why the campaign ended.
     """
+    campaign, chosen, answer = part.campaign, part.recommendation, part.answer
+    comparisons = chosen.comparisons
     progress, baseline = measure_progress(campaign), campaign.experiment.baseline
     blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
     # Without memory there is no recommendation by it; see dballoc.questions.campaign.answer.ending.

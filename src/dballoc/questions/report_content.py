@@ -1,15 +1,16 @@
 """What the report holds, in its order: the sections that HTML and Markdown both show."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-
-import polars as pl
 
 from dballoc.document.charts import Variants
 from dballoc.document.model import Answer, Document, Figure, Listing, Section, Table
 from dballoc.experiment.designs import Design
 from dballoc.ground.numbers import count
 from dballoc.questions.campaign.answer import settling_time
+from dballoc.questions.campaign.answer.answer_by_cpus import CpuAnswer, combine_answers
 from dballoc.questions.campaign.answer.answer_table import collect_tail_latencies
 from dballoc.questions.campaign.answer.compose_answer import Surroundings, compose_answer
 from dballoc.questions.campaign.answer.conditions_and_preference import (
@@ -52,23 +53,21 @@ from dballoc.questions.campaign.sections import (
     turns,
     workload_groups,
 )
+from dballoc.questions.campaign.sections.over_cpus import make_cpus_section
 from dballoc.questions.campaign.sections.shared_sections import (
     list_servers,
     make_environment_section,
     make_faults_section,
     make_floor_section,
 )
-from dballoc.questions.campaign.sections.workload_means import (
-    WorkloadMeans,
-    make_means_screen,
-)
-from dballoc.questions.campaign_data import collect_all_tables, describe_recommendation
+from dballoc.questions.campaign.sections.workload_means import make_means_screen
+from dballoc.questions.campaign_data import JudgedPart, collect_all_tables, describe_answers
 from dballoc.questions.compare import baseline_comparison, ratio_charts
 from dballoc.questions.compare.answer_words import measure_progress
-from dballoc.questions.compare.baseline_comparison import Comparisons, compare_with_baseline
+from dballoc.questions.compare.baseline_comparison import compare_with_baseline
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.client_connections import asks_for_tls, count_client_connections
-from dballoc.questions.compare.measures import GROUPS, OF_LEVEL, THROUGHPUT
+from dballoc.questions.compare.measures import GROUPS, OF_LEVEL
 from dballoc.questions.compare.split_by_host import list_environments
 from dballoc.questions.imported import sections as imported_results
 from dballoc.questions.imported.figures import count_figures
@@ -94,25 +93,25 @@ _PAIRS = "Any two variants against each other, not only against the baseline."
 
 def judge_campaign(
     campaign: Campaign, preference: Preference = LEAST_MEMORY, directory: Path | None = None
-) -> tuple[Comparisons, Recommendation, Answer]:
-    """Return the comparisons, what the rule makes of them, and both in words. ``directory``: of the
-    results, for the command that would settle an open answer. Raises UsageError if the campaign has
-    not what the preference asks.
+) -> list[JudgedPart]:
+    """Return what the rule makes of the comparisons on each number of CPUs, and that in words.
+    ``directory``: of the results, for the command that would settle an open answer. Raises
+    UsageError if the campaign has not what the preference asks.
     """
-    if campaign.imported:
-        comparisons = imported_results.compare_first_machine(campaign)
-        nothing = Recommendation(
-            comparisons=comparisons, baseline=campaign.experiment.baseline, ending=Ending.STAY,
-            subject=None, variant=None, tie=False, excluded={}, faulty=[], preference=preference,
-            standings={}, evidence=RecommendationBasis(),
-        )  # fmt: skip
-        return comparisons, nothing, imported_results.compose_imported_answer(campaign)
     check_preference(
         preference,
         campaign.names,
         campaign.experiment.workloads,
         bool(campaign.experiment.time.idle),
     )
+    parts = campaign.split_by_cpus()
+    against = "the baseline on the same number of CPUs" if len(parts) > 1 else ""
+    return [_judge_part(part, preference, directory, against) for part in parts]
+
+
+def _judge_part(
+    campaign: Campaign, preference: Preference, directory: Path | None, against: str
+) -> JudgedPart:
     comparisons = compare_with_baseline(campaign)
     baseline, progress = campaign.experiment.baseline, measure_progress(campaign)
     evidence = gather_evidence(campaign, comparisons, preference)
@@ -127,19 +126,35 @@ def judge_campaign(
         else settling_time.find_settling(recommendation, paces, goals)
     )
     surroundings = Surroundings(
-        tails=collect_tail_latencies(campaign), settling=settling, directory=directory
+        tails=collect_tail_latencies(campaign),
+        settling=settling,
+        directory=directory,
+        against=against,
     )
-    answer = compose_answer(recommendation, progress, surroundings)
+    return JudgedPart(
+        campaign=campaign,
+        recommendation=recommendation,
+        answer=compose_answer(recommendation, progress, surroundings),
+        minutes=settling.minutes if settling else None,
+    )
+
+
+def compose_whole_answer(campaign: Campaign, parts: Sequence[JudgedPart]) -> Answer:
+    """Return the answer of a campaign: that of its one part, or those on each number of CPUs."""
+    answer = parts[0].answer
+    if len(parts) > 1:
+        answer = combine_answers(
+            [
+                CpuAnswer(cpus=part.campaign.cpus or 0, answer=part.answer, minutes=part.minutes)
+                for part in parts
+            ]
+        )
     notes = [
         *scaled_down.list_scaling_notes(campaign),
         *replica.describe_late_replicas(campaign),
         *answer.notes,
     ]
-    return (
-        comparisons,
-        recommendation,
-        replace(answer, post=compose_post_note(campaign), notes=notes),
-    )
+    return replace(answer, post=compose_post_note(campaign), notes=notes)
 
 
 def gather_report(
@@ -152,26 +167,25 @@ def gather_report(
     title, screen = f"dballoc: {campaign.experiment.name}", []
     if campaign.is_replay:
         judged = judge_replays(campaign, preference)
-        recommendation = judged.recommendation
-        comparisons = recommendation.comparisons
         answer = compose_replay_answer(judged)
+        parts = [JudgedPart(campaign=campaign, recommendation=judged.recommendation, answer=answer)]
         title = f"dballoc replay: {campaign.experiment.name}"
         subtitle, sections = make_replay_subtitle(judged), make_replay_sections(judged)
+    elif campaign.imported:
+        parts = [_leave_unjudged(campaign, preference)]
+        answer = parts[0].answer
+        subtitle = f"made elsewhere · {count(count_figures(campaign), 'figure')}"
+        sections = imported_results.make_imported_sections(campaign, published, profiles)
+        screen = imported_results.make_imported_screen(campaign, published, profiles)
     else:
-        comparisons, recommendation, answer = judge_campaign(campaign, preference, directory)
-        if campaign.imported:
-            subtitle = f"made elsewhere · {count(count_figures(campaign), 'figure')}"
-            sections = imported_results.make_imported_sections(campaign, published, profiles)
-            screen = imported_results.make_imported_screen(campaign, published, profiles)
-        else:
-            subtitle = _make_subtitle(campaign)
-            means = compute_means_beside_post(campaign, published)
-            sections = _make_sections(campaign, comparisons, recommendation, profiles, means)
-            caches, limit = read_cache_lines(campaign), campaign.experiment.limits.memory
-            screen = [*make_means_screen(means), *cache_sizes.make_cache_screen(caches, limit)]
-            if published:
-                sections.insert(0, post.make_published_section(campaign, published, profiles))
-                screen += post.make_published_screen(campaign, published, profiles)
+        parts = judge_campaign(campaign, preference, directory)
+        answer = compose_whole_answer(campaign, parts)
+        subtitle = _make_subtitle(campaign)
+        sections = _make_sections(campaign, parts, profiles, published)
+        screen = _make_screen(campaign, published)
+        if published:
+            sections.insert(0, post.make_published_section(campaign, published, profiles))
+            screen += post.make_published_screen(campaign, published, profiles)
     return Document(
         title=title,
         subtitle=subtitle,
@@ -180,9 +194,40 @@ def gather_report(
         sections=sections,
         screen=screen,
         data_name="recommendation",
-        data=describe_recommendation(campaign, comparisons, recommendation, answer),
-        csv=lambda: collect_all_tables(campaign, comparisons, published, profiles),
+        data=describe_answers(parts, answer),
+        csv=lambda: collect_all_tables(campaign, parts, published, profiles),
     )
+
+
+def _leave_unjudged(campaign: Campaign, preference: Preference) -> JudgedPart:
+    """Return imported results, of which no malloc is recommended."""
+    nothing = Recommendation(
+        comparisons=imported_results.compare_first_machine(campaign),
+        baseline=campaign.experiment.baseline, ending=Ending.STAY,
+        subject=None, variant=None, tie=False, excluded={}, faulty=[], preference=preference,
+        standings={}, evidence=RecommendationBasis(),
+    )  # fmt: skip
+    return JudgedPart(
+        campaign=campaign,
+        recommendation=nothing,
+        answer=imported_results.compose_imported_answer(campaign),
+    )
+
+
+def _make_screen(campaign: Campaign, published: Published | None) -> list[Section]:
+    """Return what the terminal shows beside the answer."""
+    caches, limit = read_cache_lines(campaign), campaign.experiment.limits.memory
+    grown = make_cpus_section(campaign, drawn=False)
+    means = [
+        section
+        for part in campaign.split_by_cpus()
+        for section in make_means_screen(compute_means_beside_post(part, published))
+    ]
+    return [
+        *([grown] if grown else []),
+        *means,
+        *cache_sizes.make_cache_screen(caches, limit),
+    ]
 
 
 def _make_subtitle(campaign: Campaign) -> str:
@@ -197,39 +242,36 @@ def _make_subtitle(campaign: Campaign) -> str:
     return subtitle
 
 
+# Makes a section on what is compared with one baseline.
+_Maker = Callable[[JudgedPart, Variants], Section | None]
+
+
 def _make_sections(
     campaign: Campaign,
-    comparisons: Comparisons,
-    recommendation: Recommendation,
+    parts: Sequence[JudgedPart],
     profiles: Profiles,
-    means: WorkloadMeans | None,
+    published: Published | None,
 ) -> list[Section]:
-    """Return the sections of a campaign of our own, in the report's order. ``means``: over its
-    workloads, if these are many.
+    """Return the sections of a campaign of our own, in the report's order: what compares variants
+    for each number of CPUs, all else once.
     """
-    variants = Variants(campaign.names)
     few = not workload_groups.has_many_workloads(campaign)
-    glance = means and workload_groups.make_glance_section(campaign, variants, means, [_SOLO])
-    solo = Design.SOLO in campaign.facts.designs
-    rule = recommendation.preference.describe_rule(recommendation.evidence.margin)
+    chosen = parts[0].recommendation
+    procedures = chosen.comparisons.procedures
+    rule = chosen.preference.describe_rule(chosen.evidence.margin)
+    pairs: list[_Maker] = [
+        lambda part, _: _make_pairs_section(part.campaign, few),
+        lambda part, _: make_floor_section(part.recommendation.comparisons),
+    ]
     sections = [
-        _make_picture_section(comparisons, variants) if solo and few else None,
-        glance,
-        _make_verdicts_section(comparisons, variants, few),
-        duet.make_duet_section(campaign, comparisons, variants, few)
-        if Design.DUET in campaign.facts.designs
-        else None,
-        turns.make_turns_section(campaign, comparisons, variants, few)
-        if Design.TURNS in campaign.facts.designs
-        else None,
-        *(_make_solo_sections(campaign, variants, few) if solo else []),
+        make_cpus_section(campaign) if few else None,
+        *_make_each(_list_makers(campaign, published, few), parts),
         _make_own_cpu_section(campaign),
-        counters.make_counter_section(campaign),
+        *_make_each([lambda part, _: counters.make_counter_section(part.campaign)], parts),
         replica.make_replica_section(campaign),
-        _make_profiles_section(campaign, profiles, variants),
-        _make_pairs_section(campaign, few),
-        make_floor_section(comparisons),
-        make_faults_section(campaign, comparisons),
+        _make_profiles_section(campaign, profiles, Variants(campaign.names)),
+        *_make_each(pairs, parts),
+        make_faults_section(campaign),
         Section(
             key="noise",
             title="Blocks and noise",
@@ -242,20 +284,62 @@ def _make_sections(
         Section(
             key="method",
             title="Method",
-            text=shared_sections.describe_method(campaign, comparisons.procedures, rule),
+            text=shared_sections.describe_method(campaign, procedures, rule),
         ),
     ]
     return [section for section in sections if section]
 
 
-def _make_own_cpu_section(campaign: Campaign) -> Section | None:
-    """Return the section on what dballoc itself used; None where that was not measured."""
-    table = tables.tabulate_own_cpu(campaign)
-    text = [shared_sections.OWN_CPU]
-    return (
-        Section(key="own-cpu", title="What measuring cost", text=text, tables=[table])
-        if table.rows
-        else None
+def _list_makers(campaign: Campaign, published: Published | None, few: bool) -> list[_Maker]:
+    """Return what makes the sections on verdicts and on what the designs show."""
+    designs = campaign.facts.designs
+
+    def make_glance(part: JudgedPart, variants: Variants) -> Section | None:
+        means = compute_means_beside_post(part.campaign, published)
+        if means is None:
+            return None
+        return workload_groups.make_glance_section(part.campaign, variants, means, [_SOLO])
+
+    def make_duet(part: JudgedPart, variants: Variants) -> Section:
+        comparisons = part.recommendation.comparisons
+        return duet.make_duet_section(part.campaign, comparisons, variants, few)
+
+    def make_turns(part: JudgedPart, variants: Variants) -> Section:
+        comparisons = part.recommendation.comparisons
+        return turns.make_turns_section(part.campaign, comparisons, variants, few)
+
+    return [
+        *([_make_picture_section] if Design.SOLO in designs and few else []),
+        make_glance,
+        partial(_make_verdicts_section, few=few),
+        *([make_duet] if Design.DUET in designs else []),
+        *([make_turns] if Design.TURNS in designs else []),
+        *(_list_solo_makers(campaign, few) if Design.SOLO in designs else []),
+    ]
+
+
+def _make_each(makers: Sequence[_Maker], parts: Sequence[JudgedPart]) -> list[Section | None]:
+    return [
+        _place_on_cpus(make(part, Variants(part.campaign.names)), part, len(parts))
+        for make in makers
+        for part in parts
+    ]
+
+
+def _place_on_cpus(section: Section | None, part: JudgedPart, parts: int) -> Section | None:
+    """Return a part's section with its number of CPUs in keys and titles, if there are several."""
+    if section is None or parts == 1:
+        return section
+    key, words = f"{part.campaign.cpus}-cpus", count(part.campaign.cpus or 0, "CPU")
+    return replace(
+        section,
+        key=f"{section.key}-{key}",
+        title=f"{section.title} on {words}",
+        figures=[
+            replace(figure, key=f"{figure.key}-{key}", title=f"{figure.title}, on {words}")
+            for figure in section.figures
+        ],
+        tables=[replace(table, title=f"{table.title}, on {words}") for table in section.tables],
     )
 
 
@@ -270,32 +354,41 @@ def _make_profiles_section(
     return None
 
 
-def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:
-    """Return the sections on levels; with charts and tables of each workload if ``few``."""
+def _list_solo_makers(campaign: Campaign, few: bool) -> list[_Maker]:
+    """Return what makes the sections on levels; with those of each workload if ``few``."""
     workloads = campaign.experiment.workloads if few else []
     measured = set(level_curves.average_levels(campaign)["measure"])
     groups = dict.fromkeys(m.group for m in OF_LEVEL.values() if m.levels in measured)
-    sections = [
-        _make_levels_section(campaign, variants, workloads),
-        *(
-            _make_group_section(campaign, variants, workloads, group)
-            for group in groups
-            if group not in ("speed", "memory")
-        ),
-        Section(
-            key="time",
-            title="Over time",
-            text=[_SOLO],
-            figures=levels.draw_time_series(build_time_series(campaign), variants, each=few),
-        ),
-        _make_memory_section(campaign, variants, workloads),
+    others = [group for group in groups if group not in ("speed", "memory")]
+
+    def draw_over_time(part: JudgedPart, variants: Variants) -> Section:
+        series = build_time_series(part.campaign)
+        figures = levels.draw_time_series(series, variants, each=few)
+        return Section(key="time", title="Over time", text=[_SOLO], figures=figures)
+
+    def show_shapes(part: JudgedPart, _: Variants) -> Section:
+        shapes = [tables.tabulate_shapes(part.campaign)]
+        return Section(key="shape", title="Peaks and collapses", text=[_SOLO], tables=shapes)
+
+    has_shapes = few or len(campaign.experiment.threads) > 1
+    return [
+        partial(_make_levels_section, workloads=workloads),
+        *(partial(_make_group_section, workloads=workloads, group=group) for group in others),
+        draw_over_time,
+        partial(_make_memory_section, workloads=workloads),
+        *([show_shapes] if has_shapes else []),
     ]
-    if few or len(campaign.experiment.threads) > 1:
-        shapes = [tables.tabulate_shapes(campaign)]
-        sections.append(
-            Section(key="shape", title="Peaks and collapses", text=[_SOLO], tables=shapes)
-        )
-    return sections
+
+
+def _make_own_cpu_section(campaign: Campaign) -> Section | None:
+    """Return the section on what dballoc itself used; None where that was not measured."""
+    table = tables.tabulate_own_cpu(campaign)
+    text = [shared_sections.OWN_CPU]
+    return (
+        Section(key="own-cpu", title="What measuring cost", text=text, tables=[table])
+        if table.rows
+        else None
+    )
 
 
 def _tabulate_each(campaign: Campaign, group: str, workloads: list[str]) -> list[Table]:
@@ -305,8 +398,9 @@ def _tabulate_each(campaign: Campaign, group: str, workloads: list[str]) -> list
     return [tables.tabulate_levels(campaign, group, GROUPS[group], w) for w in workloads]
 
 
-def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Section:
+def _make_picture_section(part: JudgedPart, variants: Variants) -> Section:
     """Return the section to see first: who is fast, and who is small."""
+    comparisons = part.recommendation.comparisons
     figures = [
         speed_against_memory.draw_speed_against_memory(comparisons, metric, variants)
         for metric in baseline_comparison.list_pictured_metrics(comparisons)
@@ -334,7 +428,8 @@ def _make_pairs_section(campaign: Campaign, few: bool) -> Section:
     )
 
 
-def _make_verdicts_section(comparisons: Comparisons, variants: Variants, few: bool) -> Section:
+def _make_verdicts_section(part: JudgedPart, variants: Variants, few: bool) -> Section:
+    comparisons = part.recommendation.comparisons
     pictured = [m for m in comparisons.metrics if few or m.workload is None]
     figures = [ratio_charts.draw_forest(comparisons, metric, variants) for metric in pictured]
     return Section(
@@ -345,22 +440,20 @@ def _make_verdicts_section(comparisons: Comparisons, variants: Variants, few: bo
     )
 
 
-def _make_levels_section(campaign: Campaign, variants: Variants, workloads: list[str]) -> Section:
+def _make_levels_section(part: JudgedPart, variants: Variants, workloads: list[str]) -> Section:
+    campaign = part.campaign
     title = GROUPS["speed"]
     summary = level_curves.average_levels(campaign)
     qps = level_curves.compute_relative_levels(campaign, "qps")
     figures: list[Figure] = []
     shown = [] if workloads else [tables.tabulate_levels(campaign, "speed", title)]
     for workload in workloads:
-        over_cpus = _draw_over_cpus(campaign, workload)
         speed = [
             m
             for m in levels.list_charted(summary, workload, "speed")
-            if (m.name != "qps" or levels.has_many_queries(summary, workload))
-            and (m.name != THROUGHPUT.name or not over_cpus)
+            if m.name != "qps" or levels.has_many_queries(summary, workload)
         ]
         figures += [
-            *over_cpus,
             *(levels.draw_curve(summary, workload, m, variants) for m in speed),
             levels.draw_relative_curve(qps, workload, variants),
         ]
@@ -374,41 +467,11 @@ def _make_levels_section(campaign: Campaign, variants: Variants, workloads: list
     return Section(key="levels", title=title, text=[_SOLO], figures=figures, tables=shown)
 
 
-def _draw_over_cpus(campaign: Campaign, workload: str) -> list[Figure]:
-    """Draw throughput against CPUs, at each number's best level and at the highest; and against
-    threads for each number of CPUs. Nothing unless the variants have several numbers.
-    """
-    counts = level_curves.group_by_cpus(campaign.experiment)
-    if not counts:
-        return []
-    highest = campaign.experiment.threads[-1]
-    figures = [
-        levels.draw_cpu_curve(
-            level_curves.average_throughput(campaign, level), workload, title, f"cpus-{key}"
-        )
-        for level, title, key in (
-            (level_curves.BEST, "Throughput against CPUs, at the best level", "best"),
-            (highest, f"Throughput against CPUs, with {count(highest, 'client')}", "highest"),
-        )
-    ]
-    summary = level_curves.average_levels(campaign)
-    for cpus, names in counts.items():
-        of_count = summary.filter(pl.col("variant").is_in(names))
-        figure = levels.draw_curve(of_count, workload, THROUGHPUT, Variants(names))
-        figures.append(
-            replace(
-                figure,
-                key=f"tps-{cpus}-cpus-{workload}",
-                title=f"Throughput on {count(cpus, 'CPU')}, {workload}",
-            )
-        )
-    return figures
-
-
 def _make_group_section(
-    campaign: Campaign, variants: Variants, workloads: list[str], group: str
+    part: JudgedPart, variants: Variants, workloads: list[str], group: str
 ) -> Section:
     """Return the section of a group of measures that needs nothing of its own."""
+    campaign = part.campaign
     summary = level_curves.average_levels(campaign)
     figures = [
         levels.draw_curve(summary, w, m, variants)
@@ -420,7 +483,8 @@ def _make_group_section(
     return Section(key=group, title=GROUPS[group], text=text, figures=figures, tables=shown)
 
 
-def _make_memory_section(campaign: Campaign, variants: Variants, workloads: list[str]) -> Section:
+def _make_memory_section(part: JudgedPart, variants: Variants, workloads: list[str]) -> Section:
+    campaign = part.campaign
     e, summary = campaign.experiment, level_curves.average_levels(campaign)
     figures = [memory.draw_peak_and_idle_rss(campaign, variants)]
     shown = [tables.tabulate_memory(campaign)]

@@ -169,7 +169,7 @@ def run_confirmations(
 
 
 def _make_facts(setting: PreparedCampaign, planned_blocks: dict[str, int], elsewhere: int) -> Facts:
-    return replace(make_block_facts(setting, planned_blocks), finalists_elsewhere=elsewhere)
+    return replace(make_block_facts(setting, planned_blocks), compared_elsewhere=elsewhere)
 
 
 def store_ending(out: Path, ending: str) -> None:

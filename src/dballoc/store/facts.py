@@ -276,8 +276,9 @@ class Facts:
     Of fit: ``options``: the cache's by variant; ``starts``: first sizes, where a trace gave them.
     Of tune: ``preference``: how finalists are judged, as --prefer takes it; ``confirmations``: None
     before they are chosen; ``survey``: by workload, where trials have not all of them;
-    ``searched_workloads``: which ones they have. Of a confirmation: ``finalists_elsewhere``: how
-    many finalists the others have. ``settled_otherwise``: by variant, for each variable that its
+    ``searched_workloads``: which ones they have. ``compared_elsewhere``: how many variants
+    share the error and are not compared here: of a confirmation, the finalists that the others
+    have. ``settled_otherwise``: by variant, for each variable that its
     server does not have which settles, the substitute or "". ``preloads``: by variant, the SHA-256
     of each library that it names by path; ``untried``: what built its fetched allocator, where no
     recipe of dballoc's did.
@@ -319,7 +320,7 @@ class Facts:
     search_seconds: Amount = 0.0
     survey: dict[Word, Surveyed] = field(default_factory=dict)
     searched_workloads: Annotated[tuple[Word, ...], Field(min_length=1)] | None = None
-    finalists_elsewhere: Annotated[int, Field(ge=0, le=3)] = 0
+    compared_elsewhere: Annotated[int, Field(ge=0, le=3)] = 0
 
 
 _TEXTS = frozenset(

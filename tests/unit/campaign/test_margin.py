@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from example_results import Make
+from judged_campaign import judge_whole
 
 from dballoc.campaign.recorded_facts import check_margin
 from dballoc.document.model import Answer
@@ -12,7 +13,6 @@ from dballoc.ground.errors import Failure, UsageError
 from dballoc.questions.campaign.answer.conditions_and_preference import Preference
 from dballoc.questions.campaign.answer.recommendation import Ending, Recommendation
 from dballoc.questions.compare.campaign_tables import load_campaign
-from dballoc.questions.report_content import judge_campaign
 
 STORED = "INSERT OR REPLACE INTO campaign VALUES ('margin', '0.03')"
 # Throughput scatters by some per cent from trial to trial; a block takes a minute.
@@ -29,7 +29,7 @@ SLOWER = (
 def judge(directory: Path, margin: float | None = None) -> tuple[Recommendation, Answer]:
     """Of a results directory, without writing a report, which takes seconds."""
     campaign = load_campaign(directory)
-    _, found, said = judge_campaign(campaign, Preference(margin=margin), directory)
+    _, found, said = judge_whole(campaign, Preference(margin=margin), directory)
     return found, said
 
 
@@ -70,7 +70,7 @@ def test_what_is_open_names_the_command_that_extends_it(make: Make) -> None:
 
 def test_without_the_directory_it_is_not_named(make: Make) -> None:
     campaign = load_campaign(make("secret-place", sql=(STORED, *WILD)))
-    said = judge_campaign(campaign)[2]
+    said = judge_whole(campaign)[2]
     assert said.command.startswith("dballoc bench --out DIR --extend ")
     assert "secret-place" not in said.command
 

@@ -47,7 +47,7 @@ def test_it_runs_wherever_the_others_do() -> None:
     """On each number of CPUs, under each mode of THP."""
     on_cpus = read("percona-2013", preload=[MINE])
     mine = {v.name: v.cpu.count for v in on_cpus.variant if v.preload and v.cpu}
-    assert mine == {"mine-4cpu": 4, "mine-8cpu": 8, "mine-16cpu": 16, "mine-32cpu": 32}
+    assert mine == {"mine_4cpu": 4, "mine_8cpu": 8, "mine_16cpu": 16, "mine_32cpu": 32}
     with_thp = read("percona-2012", preload=[MINE])
     assert [(v.name, v.thp) for v in with_thp.variant if v.preload] == [
         ("mine-thp-always", "always"), ("mine-thp-never", "never"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from example_procedures import mark_current
 from example_results import Make
+from judged_campaign import judge_whole
 
 from dballoc.campaign.plan_extension import plan_extension
 from dballoc.campaign.ways.way import BlockEstimate, DurationEstimate
@@ -32,14 +33,13 @@ from dballoc.questions.compare.baseline_comparison import compare_with_baseline
 from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.questions.compare.measures import list_judged
 from dballoc.questions.compare.procedure import declare_shares
-from dballoc.questions.report_content import judge_campaign
 from dballoc.questions.statistics.ratio_interval import Interval
 
 MARGIN = "INSERT OR REPLACE INTO campaign VALUES ('margin', '0.03')"
 
 
 def judge(directory: Path, preference: Preference = LEAST_MEMORY) -> tuple[Recommendation, Answer]:
-    _, recommendation, answer = judge_campaign(load_campaign(directory), preference, directory)
+    _, recommendation, answer = judge_whole(load_campaign(directory), preference, directory)
     return recommendation, answer
 
 

@@ -18,6 +18,7 @@ from dballoc.questions.campaign.sections.shared_sections import describe_method
 from dballoc.questions.campaign_data import collect_tables
 from dballoc.questions.compare.baseline_comparison import compare_with_baseline
 from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.report_content import judge_campaign
 
 WORKLOAD = "oltp_read_only"
 # What each role costs in the duet; in solo, what each variant does. The first block of solo is 2 %
@@ -108,7 +109,7 @@ def test_without_counts_there_is_no_section_and_no_file(make: Make) -> None:
         "such counters; use another."
     )
     comparisons = compare_with_baseline(campaign)
-    assert "counters" not in collect_tables(campaign, comparisons)
+    assert "counters" not in collect_tables(campaign, judge_campaign(campaign))
     assert text in describe_method(campaign, comparisons.procedures, LEAST_MEMORY)
 
 
@@ -125,7 +126,7 @@ def test_counters_that_were_switched_off(make: Make) -> None:
 def test_the_report_and_csv(make: Make) -> None:
     directory = make((*COUNTED, FACT.format(json.dumps({"events": list(EVENTS), "refusal": ""}))))
     campaign = load_campaign(directory)
-    rows = collect_tables(campaign, compare_with_baseline(campaign))["counters"]
+    rows = collect_tables(campaign, judge_campaign(campaign))["counters"]
     assert set(rows["design"]) == {"duet", "solo"}
     [text] = describe_counters(campaign)
     assert "in all threads of the server: instructions:u, instructions:k, cycles:u and" in text

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc.experiment.model import Experiment
-from dballoc.questions.campaign.figures import level_curves
+from dballoc.questions.campaign.figures import over_cpus
+from dballoc.questions.compare.baseline_comparison import declare_procedures
 from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.questions.report_content import gather_report
 
@@ -22,7 +23,7 @@ def of_cpus(template: str, counts: list[int], **keys: object) -> list[dict[str, 
 
 def lines(experiment: Experiment) -> dict[str, set[str]]:
     result: dict[str, set[str]] = {}
-    for variant, line in level_curves.name_lines(experiment).items():
+    for variant, line in over_cpus.name_lines(experiment).items():
         result.setdefault(line, set()).add(variant)
     return result
 
@@ -44,7 +45,7 @@ def test_a_line_is_what_differs_in_cpus_alone(experiment) -> None:
         "x": {"x1", "x16"},
         "alone-8": {"alone-8"},
     }
-    assert list(level_curves.group_by_cpus(model)) == [1, 4, 8, 16]
+    assert list(over_cpus.group_by_cpus(model)) == [1, 4, 8, 16]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_a_line_is_what_differs_in_cpus_alone(experiment) -> None:
 )
 def test_without_several_numbers_there_is_nothing_to_draw(experiment, variants: list) -> None:
     model = experiment(baseline=variants[0]["name"], variant=variants)
-    assert level_curves.group_by_cpus(model) == {}
+    assert over_cpus.group_by_cpus(model) == {}
 
 
 @settings(max_examples=40)
@@ -78,7 +79,7 @@ def test_no_two_lines_have_one_name(experiment, variants: dict[str, tuple[str, i
     allocators = {name: allocator for name, (allocator, _) in variants.items()}
     for members in lines(model).values():
         assert len({allocators[name] for name in members}) == 1
-    assert set(level_curves.name_lines(model)) == set(variants)
+    assert set(over_cpus.name_lines(model)) == set(variants)
 
 
 def test_what_is_drawn(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,29 +101,103 @@ def test_what_is_drawn(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     campaign = load_campaign(path)
     columns = ["variant", "cpus", "threads", "mean"]
-    best = level_curves.average_throughput(campaign, level_curves.BEST)
+    best = over_cpus.average_throughput(campaign, over_cpus.BEST)
     assert best.select(columns).rows() == [
         ("glibc", 1, 8, 800.0),
         ("glibc", 4, 4, 400.0),
         ("je", 1, 8, 800.0),
         ("je", 4, 8, 800.0),
     ]
-    highest = level_curves.average_throughput(campaign, 8)
+    highest = over_cpus.average_throughput(campaign, 8)
     assert [r for r in highest.select(columns).rows() if r[0] == "glibc"] == [
         ("glibc", 1, 8, 800.0),
         ("glibc", 4, 8, 150.0),
     ]
-    [section] = [s for s in gather_report(campaign).sections if s.key == "levels"]
-    keys = [figure.key for figure in section.figures]
-    assert keys[:4] == [
+    document = gather_report(campaign)
+    sections = {section.key: section for section in document.sections}
+    grown = sections["cpus"]
+    assert [figure.key for figure in grown.figures] == [
         "cpus-best-oltp_read_only",
         "cpus-highest-oltp_read_only",
-        "tps-1-cpus-oltp_read_only",
-        "tps-4-cpus-oltp_read_only",
     ]
-    # All variants in one picture would be a line for each of them.
-    assert "tps-oltp_read_only" not in keys
-    drawn = section.figures[0].chart
+    drawn = grown.figures[0].chart
     assert drawn["layer"][0]["encoding"]["x"]["title"] == "CPUs (log scale)"
     [points] = drawn["datasets"].values()
     assert {row["variant"] for row in points} == {"glibc", "je"}
+    [table] = grown.tables
+    assert table.rows == [
+        ["glibc", "1", "800", "8", "1", "1", "none"],
+        ["glibc", "4", "400", "4", "0.500 [0.500, 0.500]", "0.188 [0.187, 0.188]",
+         "at 8: 38 % of the best before it"],
+        ["je", "1", "800", "8", "1", "1", "none"],
+        ["je", "4", "800", "8", "1.000 [1.000, 1.000]", "1.000 [1.000, 1.000]", "none"],
+    ]  # fmt: skip
+    # All variants in one picture would be a line for each of them.
+    keys = [figure.key for figure in document.figures]
+    assert "tps-oltp_read_only-1-cpus" in keys
+    assert "tps-oltp_read_only" not in keys
+    assert len(set(keys)) == len(keys)
+
+
+def test_each_is_compared_with_the_baseline_on_its_number(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """jemalloc needs less memory than glibc on one CPU, and more on four: compared with glibc on
+    one CPU it would need less on both.
+    """
+    sizes = {"glibc_1cpu": 300, "je_1cpu": 200, "glibc_4cpu": 100, "je_4cpu": 150}
+    for name, size in sizes.items():
+        monkeypatch.setitem(SIZES, name, size * 2**20)
+    variants = of_cpus("glibc_{}cpu", [1, 4]) + of_cpus("je_{}cpu", [1, 4], allocator="jemalloc")
+    campaign = load_campaign(
+        make("cpus", blocks=8, threads=[4], baseline="glibc_1cpu", variant=variants)
+    )
+    document = gather_report(campaign)
+    on_one, on_four = document.data["by_cpus"]
+    assert (on_one["cpus"], on_one["baseline"], on_one["subject"]) == (1, "glibc_1cpu", "je_1cpu")
+    assert (on_four["cpus"], on_four["baseline"], on_four["recommended"]) == (
+        4, "glibc_4cpu", "glibc_4cpu",
+    )  # fmt: skip
+    assert "recommended" not in document.data
+    peaks = {
+        figure["metric"]: figure["ratio"]
+        for candidate in on_four["candidates"]
+        for figure in candidate["figures"]
+    }
+    assert peaks["peak"] == pytest.approx(1.5, rel=0.05)
+    headline = document.answer.headline
+    assert headline.startswith("On 1 CPU: ")
+    assert " On 4 CPUs: Stay with glibc_4cpu" in headline
+    assert document.answer.table
+    names = [row[0].partition("\n")[0] for row in document.answer.table.rows]
+    assert names == ["je_1cpu", "glibc_1cpu", "je_4cpu", "glibc_4cpu"]
+    assert document.answer.table.faint == [1, 3]
+    comparisons = document.csv()["comparisons"]
+    assert set(comparisons["baseline"]) == {"glibc_1cpu", "glibc_4cpu"}
+    titles = [section.title for section in document.sections]
+    assert {"Verdicts on 1 CPU", "Verdicts on 4 CPUs"} <= set(titles)
+
+
+def test_all_numbers_share_the_error(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    variants = of_cpus("glibc_{}cpu", [1, 4]) + of_cpus("je_{}cpu", [1, 4], allocator="jemalloc")
+    for variant in variants:
+        monkeypatch.setitem(SIZES, variant["name"], 2**27)
+    campaign = load_campaign(
+        make("cpus", blocks=4, threads=[4], baseline="glibc_1cpu", variant=variants)
+    )
+    [whole] = {p.family for p in declare_procedures(campaign).values()}
+    parts = campaign.split_by_cpus()
+    assert [part.names for part in parts] == [
+        ["glibc_1cpu", "je_1cpu"], ["glibc_4cpu", "je_4cpu"],
+    ]  # fmt: skip
+    # Peak RSS and throughput of each of the two other variants.
+    assert {p.family for part in parts for p in declare_procedures(part).values()} == {whole} == {4}
+
+
+def test_a_number_without_a_baseline_is_compared_with_the_only_one(experiment) -> None:
+    model = experiment(
+        baseline="glibc_4cpu",
+        variant=[*of_cpus("glibc_{}cpu", [4]), *of_cpus("je_{}cpu", [4, 8], allocator="jemalloc")],
+    )
+    assert [part.baseline for part in model.split_by_cpus()] == ["glibc_4cpu"]
+    assert model.count_compared() == 2

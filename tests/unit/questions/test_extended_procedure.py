@@ -401,7 +401,7 @@ def test_a_fall_is_told_as_a_fall() -> None:
 
 
 def test_finalists_of_other_confirmations_share_the_error(make: Make) -> None:
-    elsewhere = "INSERT OR REPLACE INTO campaign VALUES ('finalists_elsewhere', '2')"
+    elsewhere = "INSERT OR REPLACE INTO campaign VALUES ('compared_elsewhere', '2')"
     alone = load_campaign(make("alone", sql=mark_current(6)))
     shared = load_campaign(make("shared", sql=(*mark_current(6), elsewhere)))
     few, many = (declare_procedures(campaign)["solo"] for campaign in (alone, shared))

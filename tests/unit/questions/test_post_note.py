@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from example_posts import cite
+from judged_campaign import judge_whole
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -78,7 +79,7 @@ def flatten(text: str) -> str:
 
 
 def test_the_answer_says_all_that_differs_topic_by_topic(results: Path) -> None:
-    note = judge_campaign(load_campaign(results))[2].post
+    note = judge_whole(load_campaign(results))[2].post
     assert note is not None
     assert note.intro.startswith("Against the post (somebody, 2012): ")
     lines = {topic.name: topic.lines for topic in note.topics}
@@ -105,7 +106,7 @@ def test_the_answer_says_all_that_differs_topic_by_topic(results: Path) -> None:
 
 
 def test_what_the_note_says_is_not_said_twice(results: Path) -> None:
-    answer = judge_campaign(load_campaign(results))[2]
+    answer = judge_whole(load_campaign(results))[2]
     assert answer.notes[0] == (
         "Scaled to 0.01 of small: rows, caches, logs and times by this factor, clients by its "
         "fourth root, 0.32. No cache or redo log was made smaller than 16M, no log buffer than 2M, "
@@ -116,7 +117,7 @@ def test_what_the_note_says_is_not_said_twice(results: Path) -> None:
 
 def test_an_experiment_without_a_post_keeps_its_notes(make: Make) -> None:
     path = make("plain", server={"stands_for": "MySQL 5.5"})
-    answer = judge_campaign(load_campaign(path))[2]
+    answer = judge_whole(load_campaign(path))[2]
     assert answer.post is None
     assert any(note.startswith("Stand-ins") for note in answer.notes)
     assert not compare_campaign_with_post(load_campaign(path))
@@ -126,7 +127,7 @@ def test_every_form_of_the_report_has_all_of_it(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vega_code, "bundle_vega", str)  # takes seconds, and nothing is drawn
-    answer = judge_campaign(load_campaign(results))[2]
+    answer = judge_whole(load_campaign(results))[2]
     content = Document(title="x", subtitle="", names=["glibc"], answer=answer, sections=[])
     page, text = render_html(content, redacted=False), render_markdown(content, redacted=False)
     shown = io.StringIO()
@@ -148,7 +149,7 @@ def test_every_form_of_the_report_has_all_of_it(
 
 def test_the_comparison_is_a_table_too(results: Path) -> None:
     campaign = load_campaign(results)
-    table = collect_tables(campaign, judge_campaign(campaign)[0])["post"]
+    table = collect_tables(campaign, judge_campaign(campaign))["post"]
     rows = {(row["topic"], row["item"]): row for row in table.iter_rows(named=True)}
     assert rows["CPUs", ""]["differs"]
     assert not rows["memory", "of the machine"]["differs"]
@@ -184,7 +185,7 @@ def test_cores_thp_and_defaults_are_read_from_the_results(make: Make) -> None:
     setup = read_campaign_setup(load_campaign(path))
     assert setup.host_cores == (frozenset({0, 2}), frozenset({1, 3}))
     assert (setup.host_thp, setup.defaults) == ("madvise", {"log-bin": "OFF"})
-    note = judge_campaign(load_campaign(path))[2].post
+    note = judge_whole(load_campaign(path))[2].post
     assert note is not None
     [cpus] = [topic for topic in note.topics if topic.name == "CPUs"]
     assert cpus.lines == [
@@ -298,7 +299,7 @@ def test_clients_apart_and_what_settled_otherwise_are_read_from_the_results(make
             "INSERT INTO client_connection SELECT trial, 'TLSv1.3', 4, 4 FROM trial",
         ),
     )
-    note = judge_campaign(load_campaign(path))[2].post
+    note = judge_whole(load_campaign(path))[2].post
     assert note is not None
     lines = {topic.name: topic.lines for topic in note.topics}
     assert lines["transport"] == ["client on: the post: same host; here: another host"]

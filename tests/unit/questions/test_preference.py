@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from example_ratios import make_metric
 from example_results import Make
+from judged_campaign import judge_whole
 from test_report_answer import (
     EQUAL,
     HIGHER,
@@ -38,7 +39,6 @@ from dballoc.questions.campaign.answer.recommendation import (
 from dballoc.questions.compare import baseline_comparison
 from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
 from dballoc.questions.compare.campaign_tables import load_campaign
-from dballoc.questions.report_content import judge_campaign
 
 CPU = make_metric("cpu:oltp")
 MUCH_LOWER, MUCH_HIGHER = (0.90, 0.94), (1.08, 1.12)
@@ -184,22 +184,22 @@ WORSE_TAIL = (
 
 def test_a_constraint_on_a_descriptive_figure(make: Make) -> None:
     campaign = load_campaign(make("a", sql=WORSE_TAIL))
-    _, found, said = judge_campaign(campaign)
+    _, found, said = judge_whole(campaign)
     assert found.variant == "jemalloc"
-    _, found, said = judge_campaign(campaign, parse_preference("p99<=1.05"))
+    _, found, said = judge_whole(campaign, parse_preference("p99<=1.05"))
     assert found.excluded == {"jemalloc": "it is shown to break p99<=1.05"}
     assert found.variant == "tuned"
     assert said.headline == "Use tuned"
     assert "p99<=1.05 in oltp_read_only holds: 1.00" in said.reason
-    _, found, _ = judge_campaign(campaign, parse_preference("p99<=1.2"))
+    _, found, _ = judge_whole(campaign, parse_preference("p99<=1.2"))
     assert found.variant == "jemalloc"
     # A constraint replaces the rule's own.
-    assert judge_campaign(campaign, parse_preference("p99<=1.2,tps>=0.99"))[1].variant == "jemalloc"
+    assert judge_whole(campaign, parse_preference("p99<=1.2,tps>=0.99"))[1].variant == "jemalloc"
 
 
 def test_a_constraint_on_a_primary_figure_has_its_interval(make: Make) -> None:
     campaign = load_campaign(make("a", sql=WORSE_TAIL))
-    comparisons_, _, _ = judge_campaign(campaign)
+    comparisons_, _, _ = judge_whole(campaign)
     bounds = compute_constraint_bounds(campaign, comparisons_, parse_preference("rss<=1.05"))
     found = comparisons_.find("tuned", next(m for m in comparisons_.metrics if m.key == "rss_peak"))
     assert found.ratio

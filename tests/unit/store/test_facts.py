@@ -89,7 +89,7 @@ def test_what_no_field_has_is_not_read() -> None:
         ("workloads", '{"a\\nb": {}}', "workloads.*cannot be printed"),
         ("margin", "2", "margin: Input should be less than 1"),
         ("search_seconds", "-1", "search_seconds: "),
-        ("finalists_elsewhere", "4", "finalists_elsewhere: "),
+        ("compared_elsewhere", "4", "compared_elsewhere: "),
         ("confirmations", '[{"base": "x", "directory": "../x", "finalists": ["t"]}]', "directory"),
         ("environment", '{"cpus_of_cores": [[100000]]}', "environment.cpus_of_cores.0.0: "),
         ("environment", '{"cpus_of_nodes": {"0": "a"}}', "environment.cpus_of_nodes.0: "),

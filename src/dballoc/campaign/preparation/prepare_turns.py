@@ -71,18 +71,22 @@ def prepare_turns(
                 f"{name}: it runs a program beside its clients, which would not stop with them in "
                 "turns; use --design solo"
             )
-    baseline = experiment.find(experiment.baseline)
-    for variant in experiment.variant:
-        if isinstance(why := share_host([baseline, variant], host_mode), str):
-            raise UsageError(
-                f"{variant.name} cannot be alive beside {baseline.name}: {why}; use --design solo"
-            )
-    together = share_host([baseline, *experiment.variant], host_mode)
+    parts = experiment.split_by_cpus()
     turns = PreparedTurns(
-        in_pairs=False, servers_at_once=len(experiment.variant) + 1, host_mode=host_mode
+        in_pairs=False,
+        servers_at_once=max(len(part.variant) for part in parts) + 1,
+        host_mode=host_mode,
     )
-    if isinstance(together, str):
-        turns = pair_servers(turns)
+    for part in parts:
+        baseline = part.find(part.baseline)
+        for variant in part.variant:
+            if isinstance(why := share_host([baseline, variant], host_mode), str):
+                raise UsageError(
+                    f"{variant.name} cannot be alive beside {baseline.name}: {why}; use --design "
+                    "solo"
+                )
+        if isinstance(share_host([baseline, *part.variant], host_mode), str):
+            turns = pair_servers(turns)
     _check_clocks(experiment, (turns.servers_at_once - 1) * experiment.turns.length)
     return turns
 

@@ -265,7 +265,8 @@ def _choose_cpus(experiment: Experiment, variant: Variant) -> SideCpus:
     try:
         return choose_cpus(experiment.cpu_of(variant))
     except UsageError as error:
-        raise UsageError(f"{error}{suggest_small_scale(experiment)}") from None
+        fewer = "; choose others with --cpus" if experiment.cpu_of(variant).count else ""
+        raise UsageError(f"{error}{fewer}{suggest_small_scale(experiment)}") from None
 
 
 def _check_encryption(server: Server, works: list[Workload]) -> None:

@@ -192,8 +192,9 @@ def _find_costs(setting: PreparedCampaign, design: Design) -> DesignCosts:
 def _list_hurdles(setting: PreparedCampaign) -> dict[Design, Hurdle]:
     """Return what "Use X" asks of each design's measure."""
     experiment = setting.experiment
-    variants, workloads = len(experiment.variant), len(experiment.workloads)
+    variants, workloads = experiment.count_compared() + 1, len(experiment.workloads)
     shares = declare_shares(list_judged(setting.designs), variants, workloads)
+    together = max(len(part.variant) for part in experiment.split_by_cpus())
     margin = setting.margin or DEFAULT_MARGIN
 
     def find_interval_level(blocks: int) -> float:
@@ -213,7 +214,7 @@ def _list_hurdles(setting: PreparedCampaign) -> dict[Design, Hurdle]:
             hurdles[design] = Hurdle(
                 distance=distance,
                 level=find_interval_level if measure == MEMORY else find_bound_level(measure),
-                borrowed=count_common_freedom(variants, error),
+                borrowed=count_common_freedom(together, error),
                 times=1 if measure == MEMORY else workloads,
             )
     return hurdles

@@ -74,7 +74,7 @@ def _list_confidence_levels(setting: PreparedCampaign) -> dict[int, float]:
     """
     experiment = setting.experiment
     left_out = len(setting.duet.left_out) if setting.duet else 0
-    variants, workloads = len(experiment.variant), len(experiment.workloads)
+    variants, workloads = experiment.count_compared() + 1, len(experiment.workloads)
     shares = declare_shares(list_judged(setting.designs), variants, workloads, left_out)
     numbers = {*range(1, LAST_LOOK + 1), experiment.blocks or 1}
     procedures = {blocks: declare_procedure(blocks, shares) for blocks in numbers}

@@ -174,7 +174,9 @@ def count_servers_in_turns(setting: PreparedCampaign) -> int:
     """Return how many servers a block starts."""
     assert setting.turns
     variants = len(setting.experiment.variant)
-    return 2 * variants if setting.turns.in_pairs else variants + 1
+    if setting.turns.in_pairs:
+        return 2 * variants
+    return variants + len(setting.experiment.split_by_cpus())
 
 
 def estimate_turns_costs(setting: PreparedCampaign) -> tuple[float, float]:

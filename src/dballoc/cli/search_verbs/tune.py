@@ -36,6 +36,7 @@ VERB = "tune"
         ("out", "report", "dry_run", "print_"),
     ],
     budget=Flag("--budget", "TIME", "For search and confirmation together; default: 1h."),
+    count=Flag("--cpus", "N", "Number of CPUs for server and client together."),
 )
 def tune(
     source: flags.ExperimentSource,

@@ -18,7 +18,7 @@ from dballoc.cli.shared.safe_output import say
 from dballoc.experiment import experiment_file
 from dballoc.experiment import scale as scaling
 from dballoc.experiment.experiment_paths import anchor_paths
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import APART, Experiment
 from dballoc.fetch import private_store, stand_ins
 from dballoc.ground.errors import UsageError
 from dballoc.host.resources import cpus
@@ -30,6 +30,9 @@ Table = dict[str, Any]
 
 # A variant's name, the setting's, its values.
 Sweep = tuple[str | None, str, list[str]]
+
+# Flags that add or replace variants; like the CPUs, they come before --scale.
+_VARIANTS = ("allocators", "preload")
 
 # The word of --profile for no profile.
 NO_PROFILE = "none"
@@ -45,8 +48,8 @@ def experiment(
 ) -> Experiment:
     """Return the experiment of the file (or the shipped one, or the demo) with ``flags`` overriding
     it; a flag that is None was not given. ``layers`` override the file and are overridden by the
-    flags, except that variants which a flag asks for are added before the layers. Raises UsageError
-    that begins with the file's name or "command line".
+    flags, except that the variants and CPUs which flags ask for come before the layers. Raises
+    UsageError that begins with the file's name or "command line".
     """
     if origin is not None and named is not None:
         raise UsageError("give an experiment file or --experiment NAME, not both")
@@ -60,7 +63,7 @@ def experiment(
     changes = {k: v for k, v in flags.items() if v is not None}
     if changes and origin is None and named is None:
         where = "command line"
-    below: Table = {k: changes.pop(k) for k in ("allocators", "preload") if k in changes}
+    below = {k: changes.pop(k) for k in [*changes] if k in _VARIANTS or k.startswith("cpu.")}
     workload_names = {**workloads(), **cycles()}
     table = overlay(
         anchor_paths(table, origin.parent if origin else Path.cwd(), workload_names), below
@@ -167,11 +170,7 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         for flag, replaced in (("data.directory", "sql"), ("data.sql", "directory")):
             if flag in flags:
                 result["data"].pop(replaced, None)
-    # CPUs are given as sets or as a number; the form of the flag replaces that of the file.
-    if "cpu" in result and not {"cpu.server", "cpu.client"}.isdisjoint(flags):
-        result["cpu"].pop("count", None)
-    if "cpu" in result and "cpu.count" in flags:
-        result["cpu"] = {}
+    _choose_form_of_cpus(result, flags)
     for name, value in flags.items():
         *sections, key = name.split(".")
         place = result
@@ -179,6 +178,20 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
             place = place.setdefault(section, {})
         place[key] = {**place.get(key, {}), **value} if isinstance(value, dict) else value
     return result
+
+
+def _choose_form_of_cpus(table: Table, flags: Table) -> None:
+    """Drop how the file gives CPUs, as sets or as numbers, where the flags give them otherwise; and
+    write the flag's numbers into the table, each of which every variant has.
+    """
+    cpu = table.get("cpu")
+    kept = cpu if isinstance(cpu, dict) else {}
+    if (counts := flags.pop("cpu.count", None)) is not None:
+        table["cpus"] = counts if isinstance(counts, list) else [counts]
+        table["cpu"] = {k: v for k, v in kept.items() if (k, v) == ("client", APART)}
+    elif "cpu.server" in flags or flags.get("cpu.client", APART) != APART:
+        table.pop("cpus", None)
+        kept.pop("count", None)
 
 
 def make_variants(words: Sequence[str | Path]) -> list[Table]:

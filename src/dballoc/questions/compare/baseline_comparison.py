@@ -150,8 +150,11 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     finished so far.
     """
     facts = campaign.facts
-    variants, workloads = len(campaign.names), len(campaign.experiment.workloads)
-    variants += facts.finalists_elsewhere
+    variants, workloads = (
+        campaign.experiment.count_compared() + 1,
+        len(campaign.experiment.workloads),
+    )
+    variants += facts.compared_elsewhere
     if campaign.imported:
         measures = [metric.measure.name for metric in list_metrics(campaign)]
         shares = declare_imported_shares(variants, measures)

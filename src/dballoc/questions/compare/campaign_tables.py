@@ -162,6 +162,38 @@ class Campaign:
         of_start = pl.col("level").eq_missing(level) & pl.col("workload").eq_missing(workload)
         return replace(self, trial=self.trial.filter(of_start))
 
+    def split_by_cpus(self) -> list["Campaign"]:
+        """Return a part for each number of CPUs, the lowest first, with the variants that are
+        compared with the baseline on that number; the campaign itself where it has one number. The
+        parts share the blocks and the error.
+        """
+        parts = self.experiment.split_by_cpus()
+        if len(parts) == 1:
+            return [self]
+        compared = self.experiment.count_compared()
+        return [self._select_variants(part, compared) for part in parts]
+
+    def _select_variants(self, part: Experiment, compared: int) -> "Campaign":
+        names = [variant.name for variant in part.variant]
+        elsewhere = compared - part.count_compared()
+        of_part = pl.col("variant").is_in(names)
+        return replace(
+            self,
+            experiment=part,
+            facts=replace(self.facts, compared_elsewhere=self.facts.compared_elsewhere + elsewhere),
+            variant=self.variant.filter(pl.col("name").is_in(names)),
+            trial=self.trial.filter(of_part),
+            duet=self.duet.filter(of_part),
+            pilot=self.pilot.filter(of_part),
+            rotation=self.rotation.filter(of_part),
+        )
+
+    @property
+    def cpus(self) -> int | None:
+        """The number of CPUs of all its variants; None where they have several numbers, or sets."""
+        counts = {self.experiment.cpu_of(v).count for v in self.experiment.variant}
+        return counts.pop() if len(counts) == 1 else None
+
     @property
     def names(self) -> list[str]:
         """The variants' names in the experiment's order, the baseline first."""

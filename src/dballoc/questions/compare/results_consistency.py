@@ -71,10 +71,11 @@ def _check_variants(facts: Facts, experiment: Experiment, variants: pl.DataFrame
 def _check_trials(facts: Facts, experiment: Experiment, tables: Tables) -> None:
     trials, names = tables["trial"], set(tables["variant"]["name"])
     _check_values(trials["variant"], names.__contains__, "trial.variant: not in the experiment")
+    baselines = {part.baseline for part in experiment.split_by_cpus()}
     columns = ["trial", "variant", "role", "design", "block", "attempt", "proof"]
     for row in trials.select(columns).iter_rows(named=True):
         place = f"trial {row['trial']}"
-        of_baseline = row["variant"] == experiment.baseline
+        of_baseline = row["variant"] in baselines
         if (
             row["design"] == Design.SOLO
             and (row["role"] in _ROLES) != of_baseline

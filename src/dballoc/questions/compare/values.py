@@ -164,7 +164,8 @@ class Values:
 
     def average_blocks(self, variant: str) -> dict[int, float]:
         """Return one logarithm a block, the mean of the baseline's runs that are there."""
-        roles = dict.fromkeys(self.roles) if variant == self.baseline else ("V",)
+        # Of several numbers of CPUs each has a baseline, whose roles are these, too.
+        roles = {*self.roles, "V"}
         blocks: dict[int, list[float]] = {}
         for (block, role), log in sorted(self.logs.get(variant, {}).items()):
             if role in roles:

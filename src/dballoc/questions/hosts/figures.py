@@ -185,7 +185,7 @@ def _find_verdict(comparisons: Comparisons, variant: str, metric: Metric) -> Ver
 def _declare_errors(pool: HostPool) -> dict[str, float]:
     """Return what one comparison may err, by measure; one that is not there has no verdict."""
     first = pool.first
-    variants = len(pool.variants) + first.facts.finalists_elsewhere
+    variants = len(pool.variants) + first.facts.compared_elsewhere
     shares = declare_shares(first.judged, variants, len(first.experiment.workloads))
     return {measure: share.of_each for measure, share in shares.items()}
 

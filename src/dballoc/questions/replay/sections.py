@@ -109,7 +109,7 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
             ],
         ),
         make_floor_section(comparisons),
-        make_faults_section(campaign, comparisons),
+        make_faults_section(campaign),
         Section(key="noise", title="Blocks and noise", tables=[tables.tabulate_blocks(campaign)]),
         make_environment_section(
             campaign,

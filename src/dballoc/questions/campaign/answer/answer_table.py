@@ -44,8 +44,10 @@ def collect_tail_latencies(campaign: Campaign) -> list[TailLatency]:
 def make_answer_table(
     recommendation: Recommendation,
     tails: Sequence[TailLatency] = (),
+    against: str = "",
 ) -> Table | None:
-    """Return the table; None where nothing was compared. A cell shows what decided: the interval of
+    """Return the table; None where nothing was compared. ``against``: what ratios are to, in words,
+    where that is not one baseline. A cell shows what decided: the interval of
     what is better or worse, else the bound. Of several workloads it shows the one that reaches
     farthest to the bad side, with its name.
     """
@@ -74,7 +76,7 @@ def make_answer_table(
         title="The variants against the baseline",
         columns=columns,
         rows=[*rows, floor],
-        caption=_compose_caption(recommendation, titles, several, bool(tails)),
+        caption=_compose_caption(recommendation, titles, several, bool(tails), against),
         words=columns,
         faint=[len(rows)],
     )
@@ -149,22 +151,27 @@ def _format_tail(name: str, tails: Sequence[TailLatency], several: bool) -> list
     return ["\n".join(filter(None, [figure, shown.workload if several else ""]))]
 
 
-def explain_cells(recommendation: Recommendation) -> str:
+def explain_cells(recommendation: Recommendation, against: str = "") -> str:
     """Say what the figures of the table are relative to, and what decided on them."""
     baseline, margin = recommendation.baseline, recommendation.evidence.margin
+    itself = "the baseline" if against else baseline
     is_any_up = any(m.better == "higher" for m in recommendation.comparisons.metrics)
     return (
-        f"Ratios to {baseline}; {baseline} against itself is the A/A floor. Better and worse are "
-        "read off the interval in brackets, no worse off the bound below the ratio: at most "
-        f"{1 + margin:g}{f', of throughput at least {1 - margin:g}' if is_any_up else ''}."
+        f"Ratios to {against or baseline}; {itself} against itself is the A/A floor. Better and "
+        "worse are read off the interval in brackets, no worse off the bound below the ratio: at "
+        f"most {1 + margin:g}{f', of throughput at least {1 - margin:g}' if is_any_up else ''}."
     )
 
 
 def _compose_caption(
-    recommendation: Recommendation, titles: dict[str, str], several: bool, tails: bool
+    recommendation: Recommendation,
+    titles: dict[str, str],
+    several: bool,
+    tails: bool,
+    against: str,
 ) -> str:
     """Say what the figures are: once, below the table."""
-    parts = [explain_cells(recommendation)]
+    parts = [explain_cells(recommendation, against)]
     if PEAK.name in titles:
         parts.append(
             "Peak RSS: the most that the kernel counted in one server start, from its first step "

@@ -183,12 +183,14 @@ _SOME_DIRECTORY = "DIR"
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
     """What an answer says beside the comparisons: p99 by variant, what would settle it, and the
-    results directory for the command; None where its name is not to be shown.
+    results directory for the command; None where its name is not to be shown; ``against``: what
+    ratios are to, in words, where that is not one baseline.
     """
 
     tails: Sequence[TailLatency] = ()
     settling: SettlingTime | None = None
     directory: Path | None = None
+    against: str = ""
 
 
 def compose_answer(
@@ -222,7 +224,7 @@ def compose_answer(
         headline=compose_headline(recommendation, progress),
         reason=reason,
         command=command,
-        table=make_answer_table(recommendation, around.tails),
+        table=make_answer_table(recommendation, around.tails, around.against),
         notes=[
             f"Rule: {preference.describe_rule(evidence.margin)}.",
             *([exploratory] if evidence.exploratory else []),

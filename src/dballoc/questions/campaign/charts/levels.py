@@ -133,7 +133,7 @@ def draw_curve(
 
 def draw_cpu_curve(points: pl.DataFrame, workload: str, title: str, key: str) -> Figure:
     """Draw throughput against CPUs, a line for each allocator, from
-    :func:`dballoc.questions.campaign.figures.level_curves.average_throughput`. ``title``: at which
+    :func:`dballoc.questions.campaign.figures.over_cpus.average_throughput`. ``title``: at which
     level.
     """
     rows = [

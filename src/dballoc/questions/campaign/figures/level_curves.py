@@ -1,9 +1,8 @@
 """Compute what every level showed: throughput, latency, CPU and switches per operation, ratios to
-the baseline and of all pairs; where throughput peaks and collapses, and how it grows with CPUs.
-Descriptive, outside the declared family.
+the baseline and of all pairs; where throughput peaks and collapses. Descriptive, outside the
+declared family.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +11,8 @@ from itertools import combinations, product
 import polars as pl
 
 from dballoc.experiment.designs import Design
-from dballoc.experiment.model import Experiment, Variant
 from dballoc.ground.distributions import compute_t_quantile
 from dballoc.ground.numbers import listing, percent
-from dballoc.questions.campaign.figures import variant_lines
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.measures import CPU, OF_LEVEL, PEAK, THROUGHPUT, Metric
 from dballoc.questions.compare.values import compare, read_values, subtract_blocks
@@ -193,60 +190,6 @@ def describe_own_collapses(campaign: Campaign) -> dict[str, str]:
         if collapse.at < shared.get(collapse.workload, math.inf):
             places.setdefault(collapse.variant, []).append(collapse.words)
     return {name: listing(words) for name, words in places.items()}
-
-
-BEST = "best"
-
-
-def group_by_cpus(experiment: Experiment) -> dict[int, list[str]]:
-    """Return the variants by their number of CPUs, lowest first; empty unless there are several
-    numbers.
-    """
-    counts: dict[int, list[str]] = {}
-    for variant in experiment.variant:
-        if (count := experiment.cpu_of(variant).count) is not None:
-            counts.setdefault(count, []).append(variant.name)
-    return dict(sorted(counts.items())) if len(counts) > 1 else {}
-
-
-def name_lines(experiment: Experiment) -> dict[str, str]:
-    """Return the name of the line that each variant is on, for those with a number of CPUs."""
-    counted = [v for v in experiment.variant if experiment.cpu_of(v).count is not None]
-    return variant_lines.name_lines(experiment, counted, _describe_but_cpus)
-
-
-def _describe_but_cpus(variant: Variant) -> str:
-    table = variant.model_dump(mode="json", exclude={"name", "cpu", "stands_for"})
-    return json.dumps(table, sort_keys=True)
-
-
-def average_throughput(campaign: Campaign, level: int | str) -> pl.DataFrame:
-    """Return one row a line, workload and number of CPUs: ``variant`` (the line), ``cpus``,
-    ``mean`` transactions per second with a 95 % t interval over blocks (``low``, ``high``: null
-    below two blocks), ``n`` blocks, and ``threads``, the level. ``level``: a number of clients, or
-    BEST for the level where that variant's mean is highest. Empty unless the variants have several
-    numbers of CPUs.
-    """
-    experiment, lines = campaign.experiment, name_lines(campaign.experiment)
-    cpus = {v: count for count, names in group_by_cpus(experiment).items() for v in names}
-    rows = average_levels(campaign).filter(pl.col("variant").is_in(list(cpus)), measure="tps")
-    if level == BEST:
-        rows = rows.sort("mean", descending=True).unique(
-            ["variant", "workload"], keep="first", maintain_order=True
-        )
-    else:
-        rows = rows.filter(threads=level)
-    order = {name: place for place, name in enumerate(campaign.names)}
-    return (
-        rows.with_columns(
-            cpus=pl.col("variant").replace_strict(cpus, return_dtype=pl.Int64),
-            place=pl.col("variant").replace_strict(order, return_dtype=pl.Int64),
-            line=pl.col("variant").replace_strict(lines, return_dtype=pl.String),
-        )
-        .sort("workload", "place")
-        .drop("variant", "place", "measure")
-        .rename({"line": "variant"})
-    )
 
 
 _PAIRS = {

@@ -16,7 +16,7 @@ from dballoc.questions.campaign.figures.level_curves import COLLAPSE_SHARE
 from dballoc.questions.campaign.sections import tables
 from dballoc.questions.campaign.sections.counters import describe_counters
 from dballoc.questions.compare.answer_words import describe_faults
-from dballoc.questions.compare.baseline_comparison import Comparisons
+from dballoc.questions.compare.baseline_comparison import Comparisons, count_faults
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.procedure import (
     CPU,
@@ -179,13 +179,20 @@ _STARTS = {
 }
 
 
+def _name_baselines(campaign: Campaign) -> str:
+    names = [part.baseline for part in campaign.experiment.split_by_cpus()]
+    if len(names) == 1:
+        return f"the baseline, {names[0]},"
+    return f"the baseline of each number of CPUs ({listing(names)})"
+
+
 def _describe_solo(campaign: Campaign, procedure: Procedure) -> str:
     e = campaign.experiment
     starts = _STARTS[e.levels, e.sequence if len(e.workloads) > 1 else None]
     settling = f"settling {format_duration(e.time.settle)}, " if e.settles else ""
     return (
         f"Solo design, {count(procedure.looks[-1], 'block')} planned. One server at a time has the "
-        f"machine. A block runs every variant once and the baseline, {e.baseline}, twice (A1 and "
+        f"machine. A block runs every variant once and {_name_baselines(campaign)} twice (A1 and "
         f"A2), in an order drawn anew for each block from seed {e.seed}, so that drift hits all "
         f"alike. Every trial is a new server on the same data, on a fresh copy wherever anything "
         f"may have written; {starts}. Steps: warm-up "
@@ -238,6 +245,8 @@ def _describe_turns(campaign: Campaign, procedure: Procedure) -> str:
         if facts.in_pairs
         else "the servers of all variants are alive at once, and a second one of the baseline"
     )
+    if len(e.split_by_cpus()) > 1:
+        alive += ", for each number of CPUs by itself"
     return (
         f"Turns, {count(procedure.looks[-1], 'block')} planned. In a block {alive}, each on data "
         f"of its own, with {count(max(e.threads), 'client')}. One server at a time has the whole "
@@ -282,14 +291,15 @@ def make_floor_section(comparisons: Comparisons) -> Section:
     )
 
 
-def make_faults_section(campaign: Campaign, comparisons: Comparisons) -> Section:
+def make_faults_section(campaign: Campaign) -> Section:
     """Return the section on trials with a fault, and the ends of their logs."""
     trials = campaign.trials
     if trials.filter(outcome="fault").is_empty():
         none = f"None: {count(trials.height, 'trial')} ended as planned."
         return Section(key="faults", title="Faults", text=[none])
-    lines = [f"{name}: {describe_faults(k_of_n)}." for name, k_of_n in comparisons.faulty.items()]
-    if comparisons.faulty:
+    faulty = count_faults(campaign)
+    lines = [f"{name}: {describe_faults(k_of_n)}." for name, k_of_n in faulty.items()]
+    if faulty:
         lines.append(
             "A variant with faults gets no verdict: the trials that survived say nothing about "
             "those that did not."

@@ -1,0 +1,102 @@
+"""The section on how throughput grows with the CPUs of the server."""
+
+from functools import partial
+
+import polars as pl
+
+from dballoc.document.model import Column, Figure, Section, Table, tabulate
+from dballoc.ground.numbers import NOTHING, count, number, percent
+from dballoc.questions.campaign.charts import levels
+from dballoc.questions.campaign.figures import level_curves, over_cpus
+from dballoc.questions.campaign.figures.over_cpus import ScaledThroughput
+from dballoc.questions.compare.campaign_tables import Campaign
+from dballoc.questions.compare.ratios_as_text import describe_ratio, show_ratio
+from dballoc.questions.statistics.ratio_interval import Ratio
+
+TITLE = "How throughput grows with CPUs"
+
+
+def make_cpus_section(campaign: Campaign, *, drawn: bool = True) -> Section | None:
+    """Return the section; None unless solo trials had several numbers of CPUs. ``drawn``: with its
+    charts.
+    """
+    rows = over_cpus.compute_scaling(campaign)
+    if not rows:
+        return None
+    return Section(
+        key="cpus",
+        title=TITLE,
+        figures=_draw_over_cpus(campaign) if drawn else [],
+        tables=[_tabulate_scaling(campaign, rows)],
+    )
+
+
+def _draw_over_cpus(campaign: Campaign) -> list[Figure]:
+    """Draw throughput against CPUs, at each number's best level and at the highest."""
+    highest = campaign.experiment.threads[-1]
+    return [
+        levels.draw_cpu_curve(
+            over_cpus.average_throughput(campaign, level), workload, title, f"cpus-{key}"
+        )
+        for workload in campaign.experiment.workloads
+        for level, title, key in (
+            (over_cpus.BEST, "Throughput against CPUs, at the best level", "best"),
+            (highest, f"Throughput against CPUs, with {count(highest, 'client')}", "highest"),
+        )
+    ]
+
+
+def _tabulate_scaling(campaign: Campaign, rows: list[ScaledThroughput]) -> Table:
+    fewest, top = min(row.cpus for row in rows), max(campaign.experiment.threads)
+    several = len(campaign.experiment.workloads) > 1
+    columns = (
+        *([Column("workload", words=True)] if several else []),
+        Column("malloc", "line"),
+        Column("CPUs", "cpus"),
+        Column("transactions/s at best", lambda row: row.shape.peak, number),
+        Column("clients then", lambda row: row.shape.peak_threads),
+        Column(f"÷ {count(fewest, 'CPU')}", lambda row: _show(row, row.best, fewest)),
+        Column(
+            f"{top} clients ÷ {count(fewest, 'CPU')}", lambda row: _show(row, row.highest, fewest)
+        ),
+        Column("collapse", _describe_collapse, words=True),
+    )
+    share = partial(percent, digits=0)
+    caption = (
+        f"Throughput ÷ that on {count(fewest, 'CPU')}, block by block, with a plain 95 % interval "
+        f"and no verdict. A collapse: with more clients less than "
+        f"{share(level_curves.COLLAPSE_SHARE)} of the best with fewer."
+    )
+    return tabulate(TITLE, columns, rows, caption=caption, heads=2 if several else 1)
+
+
+def _show(row: ScaledThroughput, ratio: Ratio | None, fewest: int) -> str:
+    return "1" if row.cpus == fewest else show_ratio(ratio) if ratio else NOTHING
+
+
+def _describe_collapse(row: ScaledThroughput) -> str:
+    shape = row.shape
+    if shape.collapse_threads is None or shape.collapse_share is None:
+        return "none"
+    return f"at {shape.collapse_threads}: {percent(shape.collapse_share, 0)} of the best before it"
+
+
+def tabulate_cpus(campaign: Campaign) -> pl.DataFrame:
+    """Return the same as a table for csv/."""
+    return pl.DataFrame(
+        [
+            {
+                "workload": row.workload,
+                "malloc": row.line,
+                "cpus": row.cpus,
+                "best_tps": row.shape.peak,
+                "best_threads": row.shape.peak_threads,
+                **{f"best_{k}": v for k, v in describe_ratio(row.best).items()},
+                **{f"highest_{k}": v for k, v in describe_ratio(row.highest).items()},
+                "collapse_threads": row.shape.collapse_threads,
+                "collapse_share": row.shape.collapse_share,
+            }
+            for row in over_cpus.compute_scaling(campaign)
+        ],
+        infer_schema_length=None,
+    )
