@@ -6,6 +6,7 @@ import re
 _LONGEST, _LARGEST = 10 * 365 * 86400.0, 2**57
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST_DURATION = f"{_LONGEST / 3600:.0f}h"
 _SIZE = re.compile(r"([0-9]{1,17}(?:\.[0-9]{1,12})?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
 _BYTES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 

@@ -11,6 +11,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from dballoc.experiment import sweep
+from dballoc.experiment.durations_and_sizes import parse_duration
 from dballoc.experiment.model import (
     Experiment,
     Time,
@@ -49,6 +50,62 @@ def parse_table(text: str, origin: str) -> dict[str, Any]:
         return readers.table(text)
 
 
+LONGER, FROM = "longer", "from"
+
+
+def lay_longer(table: dict[str, Any], budget: Any, origin: str) -> dict[str, Any]:
+    """Return the table without ``[longer]``, and with its keys laid over where the ``budget`` (as
+    text, None without one) is at least its ``from``: its variants come beside the others, tables
+    key by key, all else in place of what the file has. UsageError, one line that begins with
+    ``origin``, for a ``[longer]`` that could never, or would always, apply.
+    """
+    if LONGER not in table:
+        return table
+    plain = {key: value for key, value in table.items() if key != LONGER}
+    longer, where = table[LONGER], f"{origin}: {LONGER}"
+    if not isinstance(longer, dict) or not isinstance(longer.get(FROM), str) or len(longer) < 2:
+        raise UsageError(f'{where}: give {FROM} = "2h", and the keys that a longer budget changes')
+    for key in longer:
+        if key in _NOT_LONGER or key not in {FROM, sweep.CPUS, *Experiment.model_fields}:
+            raise UsageError(f"{where}.{key}: this is no key that a longer budget can change")
+    least = _parse_time(longer[FROM], f"{where}.{FROM}")
+    if (written := table.get("budget")) is not None:
+        shortest = _parse_time(written, f"{origin}: budget")
+        if least <= shortest:
+            raise UsageError(
+                f"{where}.{FROM}: {longer[FROM]} is no longer than the file's own budget, {written}"
+            )
+    if budget is None or _parse_time(budget, f"{origin}: budget") < least:
+        return plain
+    for key, value in longer.items():
+        if key != FROM:
+            plain[key] = _lay_over(plain.get(key), value)
+    return plain
+
+
+# Keys that say which experiment it is, and how long it takes.
+_NOT_LONGER = (LONGER, "name", "baseline", "budget", "published", "post", "small", "scaled")
+
+
+def _lay_over(below: Any, above: Any) -> Any:
+    if isinstance(below, dict) and isinstance(above, dict):
+        return {**below, **above}
+    if (
+        isinstance(below, list)
+        and isinstance(above, list)
+        and all(isinstance(item, dict) for item in [*below, *above])
+    ):
+        return [*below, *above]
+    return above
+
+
+def _parse_time(text: Any, where: str) -> float:
+    try:
+        return parse_duration(text)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
 def build_experiment(table: dict[str, Any], origin: str, cores: int | None = None) -> Experiment:
     """Build the experiment that a table describes, with its sweeps made into variants. ``cores``:
     see :func:`dballoc.experiment.sweep.expand_sweeps`. UsageError, one line that begins with
@@ -56,6 +113,7 @@ def build_experiment(table: dict[str, Any], origin: str, cores: int | None = Non
     """
     with readers.naming(origin):
         readers.sensible(table)  # flags have been laid over it, whose words are anything
+    table = lay_longer(table, table.get("budget"), origin)
     table = sweep.compute_tunables(sweep.expand_sweeps(table, cores, origin), cores, origin)
     try:
         return Experiment.model_validate(table)
@@ -163,4 +221,5 @@ def _list_known_keys(loc: tuple[int | str, ...]) -> list[str]:
         inner = model.model_fields[part].annotation
         candidates = [inner, *get_args(inner)]
         model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
-    return sorted([*model.model_fields, *([sweep.KEY] if model is Variant else [])])
+    of_file = {Variant: [sweep.KEY], Experiment: [sweep.CPUS, LONGER]}
+    return sorted([*model.model_fields, *of_file.get(model, [])])

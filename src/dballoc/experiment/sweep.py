@@ -104,9 +104,10 @@ def _list_cpu_counts(table: Table, origin: str) -> list[int]:
         raise UsageError(f"{origin}: {CPUS}: give numbers of CPUs, like [4, 16]")
     if len(set(counts)) < len(counts):
         raise UsageError(f"{origin}: {CPUS}: the same number twice")
-    if not isinstance(cpu, dict) or not {"count", "server"}.isdisjoint(cpu):
+    if not isinstance(cpu, dict) or cpu not in ({}, {"client": "apart"}):
         raise UsageError(
-            f"{origin}: {CPUS}: give either {CPUS} or cpu.count and cpu.server, not both"
+            f"{origin}: {CPUS}: give either {CPUS} or cpu.count, cpu.server and a list of "
+            "cpu.client, not both"
         )
     return sorted(counts)
 

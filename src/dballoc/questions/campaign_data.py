@@ -138,11 +138,11 @@ def _collect_comparisons(parts: Sequence[JudgedPart]) -> dict[str, pl.DataFrame]
         comparisons, baseline = part.recommendation.comparisons, part.campaign.experiment.baseline
         others = [c for c in comparisons.descriptive if c.variant != baseline]
         floor = [c for c in comparisons.descriptive if c.variant == baseline]
-        for name, rows in (
+        for name, compared in (
             ("comparisons", [*comparisons.family, *others]),
             ("floor", [*comparisons.floor, *floor]),
         ):
-            tables[name] += _list_comparisons(rows, comparisons, has_several=len(parts) > 1)
+            tables[name] += _list_comparisons(compared, comparisons, has_several=len(parts) > 1)
     return {name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in tables.items()}
 
 
@@ -171,7 +171,10 @@ def _collect_replay_tables(
     }
 
 
-def _list_comparisons(judged: list[Comparison], comparisons: Comparisons) -> list[dict[str, Any]]:
+def _list_comparisons(
+    judged: list[Comparison], comparisons: Comparisons, *, has_several: bool
+) -> list[dict[str, Any]]:
+    """Return the rows of comparisons; with their baseline where there are several."""
     return [
         {
             "variant": c.variant,

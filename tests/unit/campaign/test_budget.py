@@ -44,6 +44,8 @@ def make_setting(seconds: float | None, designs: tuple[Design, ...] = ALL, **mor
         variant=[None] * 5,
         workloads=["oltp_read_only"],
         turns=SimpleNamespace(length=0.25),
+        count_compared=lambda: len(experiment.variant) - 1,
+        split_by_cpus=lambda: [experiment],
     )
     vars(experiment).update(more)
     return SimpleNamespace(experiment=experiment, designs=list(designs), margin=0.03)

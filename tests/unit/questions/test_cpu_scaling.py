@@ -9,9 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc.experiment.model import Experiment
+from dballoc.ground.errors import UsageError
 from dballoc.questions.campaign.figures import over_cpus
 from dballoc.questions.compare.baseline_comparison import declare_procedures
 from dballoc.questions.compare.campaign_tables import load_campaign
+from dballoc.questions.compare.measures import PEAK
+from dballoc.questions.diff.figures import compare_campaigns
+from dballoc.questions.hosts.host_pool import pool_hosts
 from dballoc.questions.report_content import gather_report
 
 Make = Callable[..., Path]
@@ -127,7 +131,7 @@ def test_what_is_drawn(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     [table] = grown.tables
     assert table.rows == [
         ["glibc", "1", "800", "8", "1", "1", "none"],
-        ["glibc", "4", "400", "4", "0.500 [0.500, 0.500]", "0.188 [0.187, 0.188]",
+        ["glibc", "4", "400", "4", "0.500 [0.500, 0.500]", "0.188 [0.188, 0.188]",
          "at 8: 38 % of the best before it"],
         ["je", "1", "800", "8", "1", "1", "none"],
         ["je", "4", "800", "8", "1.000 [1.000, 1.000]", "1.000 [1.000, 1.000]", "none"],
@@ -164,7 +168,7 @@ def test_each_is_compared_with_the_baseline_on_its_number(
         for candidate in on_four["candidates"]
         for figure in candidate["figures"]
     }
-    assert peaks["peak"] == pytest.approx(1.5, rel=0.05)
+    assert peaks[PEAK.name] == pytest.approx(1.5, rel=0.05)
     headline = document.answer.headline
     assert headline.startswith("On 1 CPU: ")
     assert " On 4 CPUs: Stay with glibc_4cpu" in headline
@@ -201,3 +205,22 @@ def test_a_number_without_a_baseline_is_compared_with_the_only_one(experiment) -
     )
     assert [part.baseline for part in model.split_by_cpus()] == ["glibc_4cpu"]
     assert model.count_compared() == 2
+
+
+def test_other_questions_say_that_there_are_several_baselines(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variants = of_cpus("glibc_{}cpu", [1, 4]) + of_cpus("je_{}cpu", [1, 4], allocator="jemalloc")
+    for variant in variants:
+        monkeypatch.setitem(SIZES, variant["name"], 2**27)
+    keys = {"blocks": 4, "threads": [4], "baseline": "glibc_1cpu", "variant": variants}
+    paths = [make(name, **keys) for name in ("a", "b")]
+    campaigns = [load_campaign(path) for path in paths]
+    diff = compare_campaigns(*campaigns)
+    assert (diff.judged, diff.pairing.no_baseline) == (
+        "absolute", "there are several numbers of CPUs, each with a baseline of its own",
+    )  # fmt: skip
+    # Both runs of each baseline are in its figures.
+    assert all(figure.absolute for figure in diff.of(diff.metrics[-1]))
+    with pytest.raises(UsageError, match="has several numbers of CPUs"):
+        pool_hosts(paths, campaigns)

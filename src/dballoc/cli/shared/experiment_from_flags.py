@@ -17,6 +17,7 @@ from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.shared.safe_output import say
 from dballoc.experiment import experiment_file
 from dballoc.experiment import scale as scaling
+from dballoc.experiment.durations_and_sizes import LONGEST_DURATION
 from dballoc.experiment.experiment_paths import anchor_paths
 from dballoc.experiment.model import APART, Experiment
 from dballoc.fetch import private_store, stand_ins
@@ -59,8 +60,8 @@ def experiment(
         name = named or "demo"
         where = f"experiment {name}"
         table = experiment_file.parse_table(look_up(experiments(), name, "experiment"), where)
-    table = fill_post(table, where)
     changes = {k: v for k, v in flags.items() if v is not None}
+    table = _lay_longer(fill_post(table, where), changes, where)
     if changes and origin is None and named is None:
         where = "command line"
     below = {k: changes.pop(k) for k in [*changes] if k in _VARIANTS or k.startswith("cpu.")}
@@ -78,6 +79,19 @@ def experiment(
     for server in (model.server, *(model.server_of(variant) for variant in model.variant)):
         check_secrets({**server.options, **server.init_options}, where)
     return model
+
+
+def _lay_longer(table: Table, changes: Table, origin: str) -> Table:
+    """Return the table with what the budget of the flags, else the file's, makes of it. A number of
+    blocks without a budget is no long campaign. What a longer budget would make of it is checked
+    whatever the budget is.
+    """
+    if experiment_file.LONGER in table:
+        forever = experiment_file.lay_longer(table, LONGEST_DURATION, origin)
+        experiment_file.build_experiment(forever, origin, len(cpus.list_available_cpus()))
+    if "blocks" in changes and "budget" not in changes:
+        return experiment_file.lay_longer(table, None, origin)
+    return experiment_file.lay_longer(table, changes.get("budget", table.get("budget")), origin)
 
 
 def read_experiment(

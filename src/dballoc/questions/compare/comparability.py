@@ -265,6 +265,8 @@ def describe_variant(campaign: Campaign, name: str) -> dict[str, Any]:
 def _find_common_baseline(
     a: Experiment, b: Experiment, differences: Mapping[str, list[str]]
 ) -> tuple[str | None, str]:
+    if max(len(a.split_by_cpus()), len(b.split_by_cpus())) > 1:
+        return None, "there are several numbers of CPUs, each with a baseline of its own"
     if a.baseline != b.baseline:
         return None, f"the baseline is {a.baseline} in the first and {b.baseline} in the second"
     if changed := differences[a.baseline]:

@@ -279,6 +279,11 @@ def pool_hosts(
     for directory, campaign in zip(directories, campaigns, strict=True):
         if not any(campaign.blocks(design) for design in campaign.facts.designs):
             raise UsageError(f"{directory}: no block is finished yet; run dballoc bench first")
+        if len(campaign.experiment.split_by_cpus()) > 1:
+            raise UsageError(
+                f"{directory}: has several numbers of CPUs, each with a baseline of its own; "
+                "combine takes campaigns with one: dballoc bench --cpus N"
+            )
     _refuse_copies(directories, campaigns)
     # What the parts of a campaign on several hosts have in common, any of them tells.
     by_directory = dict(zip(directories, campaigns, strict=True))

@@ -1,0 +1,82 @@
+"""`scaling`, small, on this machine's CPUs: real servers on one CPU and on two, each number with an
+answer of its own.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from harness import Cli, rows
+
+SMALL = (
+    "--experiment", "scaling", "--cpus", "1,2", "--allocators", "glibc,jemalloc",
+    "--scale", "0.1", "--threads", "8,16", "--level", "2s",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def campaign(run_cli: Cli, fresh_directory) -> Path:
+    """Two solo blocks, with a report; run once for the tests here."""
+    out = fresh_directory() / "r"
+    done = run_cli("bench", *SMALL, "--blocks", "2", "--out", out, "--report")
+    assert done.status == 0, done.text
+    assert "Traceback" not in done.text
+    assert "On 1 CPU: " in done.text
+    assert "How throughput grows with CPUs" in done.text
+    return out
+
+
+def test_each_server_has_its_number_of_cpus(campaign: Path) -> None:
+    trials = rows(campaign, "SELECT variant, role, block, outcome FROM trial")
+    assert {trial["outcome"] for trial in trials} == {"ok"}
+    of_block = {
+        ("glibc_1cpu", "A1"), ("glibc_1cpu", "A2"), ("jemalloc_1cpu", "V"),
+        ("glibc_2cpu", "A1"), ("glibc_2cpu", "A2"), ("jemalloc_2cpu", "V"),
+    }  # fmt: skip
+    for block in (1, 2):
+        assert {(t["variant"], t["role"]) for t in trials if t["block"] == block} == of_block
+    placed = rows(campaign, "SELECT DISTINCT name, server_cpus FROM variant")
+    widths = {row["name"]: len(row["server_cpus"].replace("-", ",").split(",")) for row in placed}
+    assert widths == {"glibc_1cpu": 1, "jemalloc_1cpu": 1, "glibc_2cpu": 2, "jemalloc_2cpu": 2}
+
+
+def test_the_data_are_made_once(campaign: Path) -> None:
+    """All variants start from one template: its recipe has no CPUs."""
+    [made] = rows(campaign, "SELECT count(DISTINCT server) AS servers FROM variant")
+    assert made["servers"] == 1
+
+
+def test_the_report_answers_for_each_number(campaign: Path) -> None:
+    answer = json.loads((campaign / "recommendation.json").read_text())
+    assert [part["cpus"] for part in answer["by_cpus"]] == [1, 2]
+    assert [part["baseline"] for part in answer["by_cpus"]] == ["glibc_1cpu", "glibc_2cpu"]
+    for part in answer["by_cpus"]:
+        assert part["headline"]
+        assert f"On {part['cpus']} CPU" in answer["headline"]
+    page = (campaign / "report.html").read_text()
+    for title in ("Verdicts on 1 CPU", "Verdicts on 2 CPUs", "How throughput grows with CPUs"):
+        assert title in page
+    lines = (campaign / "csv" / "cpus.csv").read_text().splitlines()
+    assert [line.split(",")[1:3] for line in lines[1:]] == [
+        ["glibc", "1"], ["glibc", "2"], ["jemalloc", "1"], ["jemalloc", "2"],
+    ]  # fmt: skip
+
+
+def test_turns_go_round_within_a_number(run_cli: Cli, fresh_directory) -> None:
+    out = fresh_directory() / "r"
+    done = run_cli(
+        "bench", *SMALL, "--design", "turns", "--blocks", "1", "--out", out, "--report"
+    )
+    assert done.status == 0, done.text
+    members = rows(
+        out,
+        "SELECT DISTINCT position, variant, role FROM trial JOIN turn USING (trial)"
+        " WHERE outcome = 'ok' ORDER BY position, variant, role",
+    )
+    by_rotation: dict[int, set[tuple[str, str]]] = {}
+    for row in members:
+        by_rotation.setdefault(row["position"], set()).add((row["variant"], row["role"]))
+    assert sorted(map(sorted, by_rotation.values())) == [
+        [("glibc_1cpu", "A1"), ("glibc_1cpu", "A2"), ("jemalloc_1cpu", "V")],
+        [("glibc_2cpu", "A1"), ("glibc_2cpu", "A2"), ("jemalloc_2cpu", "V")],
+    ]
