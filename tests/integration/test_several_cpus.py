@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from harness import Cli, rows
 
+from dballoc.experiment.cpu_list import parse_cpus
+
 SMALL = (
     "--experiment", "scaling", "--cpus", "1,2", "--allocators", "glibc,jemalloc",
     "--scale", "0.1", "--threads", "8,16", "--level", "2s",
@@ -35,15 +37,9 @@ def test_each_server_has_its_number_of_cpus(campaign: Path) -> None:
     }  # fmt: skip
     for block in (1, 2):
         assert {(t["variant"], t["role"]) for t in trials if t["block"] == block} == of_block
-    placed = rows(campaign, "SELECT DISTINCT name, server_cpus FROM variant")
-    widths = {row["name"]: len(row["server_cpus"].replace("-", ",").split(",")) for row in placed}
+    placed = rows(campaign, "SELECT DISTINCT variant, cpus FROM trial")
+    widths = {row["variant"]: len(parse_cpus(row["cpus"])) for row in placed}
     assert widths == {"glibc_1cpu": 1, "jemalloc_1cpu": 1, "glibc_2cpu": 2, "jemalloc_2cpu": 2}
-
-
-def test_the_data_are_made_once(campaign: Path) -> None:
-    """All variants start from one template: its recipe has no CPUs."""
-    [made] = rows(campaign, "SELECT count(DISTINCT server) AS servers FROM variant")
-    assert made["servers"] == 1
 
 
 def test_the_report_answers_for_each_number(campaign: Path) -> None:
@@ -64,9 +60,7 @@ def test_the_report_answers_for_each_number(campaign: Path) -> None:
 
 def test_turns_go_round_within_a_number(run_cli: Cli, fresh_directory) -> None:
     out = fresh_directory() / "r"
-    done = run_cli(
-        "bench", *SMALL, "--design", "turns", "--blocks", "1", "--out", out, "--report"
-    )
+    done = run_cli("bench", *SMALL, "--design", "turns", "--blocks", "1", "--out", out, "--report")
     assert done.status == 0, done.text
     members = rows(
         out,

@@ -15,6 +15,7 @@ from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.model import Experiment
+from dballoc.ground.numbers import listing
 from dballoc.questions.campaign.answer import conditions_and_preference
 from dballoc.questions.campaign.answer.conditions_and_preference import Preference
 
@@ -86,9 +87,18 @@ def describe_time(plan: DurationEstimate, extension: Extension | None) -> str:
     return f"trials:  {trials} ({blocks})\ntime:    {time}"
 
 
+def describe_load(experiment: Experiment) -> str:
+    """Return the line on workloads and levels, and on numbers of CPUs, if there are several."""
+    parts = [experiment.cpu_of(part.variant[0]).count for part in experiment.split_by_cpus()]
+    on_cpus = f"; on {listing([str(n) for n in parts])} CPUs" if len(parts) > 1 else ""
+    levels = listing([str(n) for n in experiment.threads])
+    return f"load:    {listing(experiment.workloads)}; {levels} clients{on_cpus}"
+
+
 def print_plan(setting: prepare.PreparedCampaign, extension: Extension | None = None) -> None:
     """Print what the campaign, or its extension, would take, and each variant as it would run."""
     plan = estimate_duration(setting)
+    say(describe_load(setting.experiment))
     say(describe_time(plan, extension))
     say(f"memory:  about {setting.memory_needed / 2**20:,.0f} MiB")
     say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
