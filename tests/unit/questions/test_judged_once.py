@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from example_procedures import SHARES, mark_current
 from example_results import Make
+from judged_campaign import judge_whole
 
 from dballoc.campaign.plan_extension import plan_extension
 from dballoc.document.model import Answer
@@ -15,7 +16,6 @@ from dballoc.questions.campaign.sections.shared_sections import _describe_error
 from dballoc.questions.compare.baseline_comparison import declare_procedures
 from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.questions.compare.procedure import declare_procedure, list_extension_goals
-from dballoc.questions.report_content import judge_campaign
 
 MEASURED = (
     "INSERT OR REPLACE INTO campaign VALUES ('margin', '0.03'), ('measured_only', 'true')",
@@ -24,7 +24,7 @@ MEASURED = (
 
 
 def judge(directory: Path) -> tuple[Recommendation, Answer]:
-    _, recommendation, answer = judge_campaign(load_campaign(directory), LEAST_MEMORY, directory)
+    _, recommendation, answer = judge_whole(load_campaign(directory), LEAST_MEMORY, directory)
     return recommendation, answer
 
 
