@@ -8,9 +8,12 @@ from example_results import SIZES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dballoc.document.model import Answer
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import UsageError
+from dballoc.questions.campaign.answer.answer_by_cpus import CpuAnswer, combine_answers
 from dballoc.questions.campaign.figures import over_cpus
+from dballoc.questions.campaign.sections.over_cpus import make_cpus_section
 from dballoc.questions.compare.baseline_comparison import declare_procedures
 from dballoc.questions.compare.campaign_tables import load_campaign
 from dballoc.questions.compare.measures import PEAK
@@ -131,8 +134,7 @@ def test_what_is_drawn(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     [table] = grown.tables
     assert table.rows == [
         ["glibc", "1", "800", "8", "1", "1", "none"],
-        ["glibc", "4", "400", "4", "0.500 [0.500, 0.500]", "0.188 [0.188, 0.188]",
-         "at 8: 38 % of the best before it"],
+        ["glibc", "4", "400", "4", "0.500 [0.500, 0.500]", "0.188 [0.188, 0.188]", "at 8: 38 %"],
         ["je", "1", "800", "8", "1", "1", "none"],
         ["je", "4", "800", "8", "1.000 [1.000, 1.000]", "1.000 [1.000, 1.000]", "none"],
     ]  # fmt: skip
@@ -171,7 +173,7 @@ def test_each_is_compared_with_the_baseline_on_its_number(
     assert peaks[PEAK.name] == pytest.approx(1.5, rel=0.05)
     headline = document.answer.headline
     assert headline.startswith("On 1 CPU: ")
-    assert " On 4 CPUs: Stay with glibc_4cpu" in headline
+    assert "; On 4 CPUs: Stay with glibc_4cpu" in headline
     assert document.answer.table
     names = [row[0].partition("\n")[0] for row in document.answer.table.rows]
     assert names == ["je_1cpu", "glibc_1cpu", "je_4cpu", "glibc_4cpu"]
@@ -224,3 +226,46 @@ def test_other_questions_say_that_there_are_several_baselines(
     assert all(figure.absolute for figure in diff.of(diff.metrics[-1]))
     with pytest.raises(UsageError, match="has several numbers of CPUs"):
         pool_hosts(paths, campaigns)
+
+
+def test_where_clients_had_cpus_of_their_own_is_said(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variants = of_cpus("glibc_{}cpu", [1, 4])
+    for variant in variants:
+        monkeypatch.setitem(SIZES, variant["name"], 2**27)
+    path = make(
+        "cpus",
+        blocks=2,
+        threads=[4],
+        baseline="glibc_1cpu",
+        variant=variants,
+        sql=(
+            "UPDATE trial SET cpus = '0', client_cpus = '2' WHERE variant = 'glibc_1cpu'",
+            "UPDATE trial SET cpus = '0-3', client_cpus = '0-3' WHERE variant = 'glibc_4cpu'",
+        ),
+    )
+    section = make_cpus_section(load_campaign(path))
+    assert section
+    assert section.text == [
+        "The clients had CPUs of their own where the server had 1, and were on the server's where "
+        "it had 4: what they took there is missing from its growth."
+    ]
+
+
+def test_one_command_settles_all() -> None:
+    def on(cpus: int, minutes: int | None) -> CpuAnswer:
+        command = f"dballoc bench --out r --extend {minutes}m" if minutes else ""
+        more = f" {minutes} more minutes would settle it:" if minutes else ""
+        answer = Answer(headline="Use x", reason=f"It saves 5 %.{more}", command=command)
+        return CpuAnswer(cpus=cpus, answer=answer, minutes=minutes)
+
+    settled = combine_answers([on(4, None), on(16, None)])
+    assert (settled.headline, settled.command) == ("On 4 CPUs: Use x; On 16 CPUs: Use x", "")
+    assert settled.reason == "On 4 CPUs: It saves 5 %. On 16 CPUs: It saves 5 %."
+    one = combine_answers([on(4, None), on(16, 9)])
+    assert one.command.endswith("--extend 9m")
+    assert one.reason.endswith("9 more minutes would settle it. That is:")
+    two = combine_answers([on(4, 12), on(16, 9)])
+    assert two.command.endswith("--extend 12m")
+    assert two.reason.endswith("The longest of these does it for all:")

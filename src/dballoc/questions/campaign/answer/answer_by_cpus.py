@@ -26,13 +26,15 @@ def combine_answers(answers: Sequence[CpuAnswer]) -> Answer:
     """Return the answers as one, which says for each number of CPUs what to use and why. All
     numbers share the blocks, so of several commands the longest one does what the others do.
     """
-    commands = [each for each in answers if each.answer.command]
-    longest = max(commands, key=lambda each: each.minutes or 0, default=None)
+    open_answers = [each for each in answers if each.answer.command]
+    longest = max(open_answers, key=lambda each: each.minutes or 0, default=None)
     reasons = [_place(each.cpus, _end(each.answer.reason)) for each in answers]
     if longest:
-        reasons.append("For the longest of these:" if len(commands) > 1 else "That is:")
+        several = len({each.answer.command for each in open_answers}) > 1
+        reasons.append("The longest of these does it for all:" if several else "That is:")
+    headlines = (_place(each.cpus, each.answer.headline) for each in answers)
     return Answer(
-        headline=" ".join(_place(each.cpus, _end(each.answer.headline)) for each in answers),
+        headline="; ".join(headlines),
         reason=" ".join(reasons),
         command=longest.answer.command if longest else "",
         table=_join_tables([each.answer.table for each in answers if each.answer.table]),
@@ -40,8 +42,8 @@ def combine_answers(answers: Sequence[CpuAnswer]) -> Answer:
     )
 
 
-def _place(cpus: int, sentence: str) -> str:
-    return f"On {count(cpus, 'CPU')}: {sentence}"
+def _place(cpus: int, words: str) -> str:
+    return f"On {count(cpus, 'CPU')}: {words}"
 
 
 def _end(text: str) -> str:

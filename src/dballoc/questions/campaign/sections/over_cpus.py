@@ -5,15 +5,14 @@ from functools import partial
 import polars as pl
 
 from dballoc.document.model import Column, Figure, Section, Table, tabulate
-from dballoc.ground.numbers import NOTHING, count, number, percent
+from dballoc.ground.numbers import NOTHING, count, listing, number, percent
 from dballoc.questions.campaign.charts import levels
 from dballoc.questions.campaign.figures import level_curves, over_cpus
 from dballoc.questions.campaign.figures.over_cpus import ScaledThroughput
+from dballoc.questions.campaign.figures.side_cpus import has_own_cpus
 from dballoc.questions.compare.campaign_tables import Campaign
 from dballoc.questions.compare.ratios_as_text import describe_ratio, show_ratio
 from dballoc.questions.statistics.ratio_interval import Ratio
-
-TITLE = "How throughput grows with CPUs"
 
 
 def make_cpus_section(campaign: Campaign, *, drawn: bool = True) -> Section | None:
@@ -25,10 +24,27 @@ def make_cpus_section(campaign: Campaign, *, drawn: bool = True) -> Section | No
         return None
     return Section(
         key="cpus",
-        title=TITLE,
+        title="How throughput grows with CPUs",
+        text=_describe_clients(campaign),
         figures=_draw_over_cpus(campaign) if drawn else [],
         tables=[_tabulate_scaling(campaign, rows)],
     )
+
+
+def _describe_clients(campaign: Campaign) -> list[str]:
+    """Say on which numbers of CPUs the clients had cores of their own, if not on all or none."""
+    apart: list[str] = []
+    together: list[str] = []
+    for cpus, names in over_cpus.group_by_cpus(campaign.experiment).items():
+        is_apart = all(has_own_cpus(campaign, name) for name in names)
+        (apart if is_apart else together).append(str(cpus))
+    if not apart or not together:
+        return []
+    return [
+        f"The clients had CPUs of their own where the server had {listing(apart)}, and were on the "
+        f"server's where it had {listing(together)}: what they took there is missing from its "
+        "growth."
+    ]
 
 
 def _draw_over_cpus(campaign: Campaign) -> list[Figure]:
@@ -63,11 +79,12 @@ def _tabulate_scaling(campaign: Campaign, rows: list[ScaledThroughput]) -> Table
     )
     share = partial(percent, digits=0)
     caption = (
-        f"Throughput ÷ that on {count(fewest, 'CPU')}, block by block, with a plain 95 % interval "
-        f"and no verdict. A collapse: with more clients less than "
-        f"{share(level_curves.COLLAPSE_SHARE)} of the best with fewer."
+        "Block by block, with a plain 95 % interval and no verdict. A collapse: with so many "
+        "clients only that share of the best with fewer, below "
+        f"{share(level_curves.COLLAPSE_SHARE)}."
     )
-    return tabulate(TITLE, columns, rows, caption=caption, heads=2 if several else 1)
+    title = f"Throughput ÷ that on {count(fewest, 'CPU')}"
+    return tabulate(title, columns, rows, caption=caption, heads=2 if several else 1)
 
 
 def _show(row: ScaledThroughput, ratio: Ratio | None, fewest: int) -> str:
@@ -78,7 +95,7 @@ def _describe_collapse(row: ScaledThroughput) -> str:
     shape = row.shape
     if shape.collapse_threads is None or shape.collapse_share is None:
         return "none"
-    return f"at {shape.collapse_threads}: {percent(shape.collapse_share, 0)} of the best before it"
+    return f"at {shape.collapse_threads}: {percent(shape.collapse_share, 0)}"
 
 
 def tabulate_cpus(campaign: Campaign) -> pl.DataFrame:
