@@ -54,7 +54,7 @@ list_running() {
     for process in /proc/[0-9]*; do
         case $(readlink "$process/exe" || true) in
         /tmp/dballoc-kit/$1*)
-            echo "${process#/proc/} $(tr '\\0' ' ' <"$process/cmdline" | cut -c1-100 || true)" ;;
+            echo "${process#/proc/} $(tr '\\0\\n' '  ' <"$process/cmdline" | cut -c1-99 || true)" ;;
         esac
     done 2>/dev/null
 }
@@ -87,10 +87,11 @@ list_running '' >seen/left
 run resumed
 """
 
+# An attempt at a block that was cut has no row in its table; its trials do not count.
 _ROWS = """
 SELECT t.design, t.block, t.position, t.variant, t.role, t.level, t.workload, t.outcome, t.fault,
        s.step, s.kind, s.workload, s.threads
-FROM trial t LEFT JOIN step s ON s.trial = t.trial
+FROM trial t JOIN block USING (design, block, attempt) LEFT JOIN step s ON s.trial = t.trial
 """
 _VARIANTS = "SELECT name, allocator, allocator_version, server, server_version, engine FROM variant"
 

@@ -9,23 +9,29 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 import kit
 
-from dballoc.store.rows import StepRow, TrialRow, VariantRow
+from dballoc.store.rows import BlockRow, StepRow, TrialRow, VariantRow
 
 TRIAL = {"design": "solo", "position": 1, "variant": "glibc", "role": "A1", "outcome": "ok"}
 
 
-def make_results(directory: Path, rss: int, **trial: object) -> Path:
-    """Results with a trial, and a report of them."""
+def make_results(directory: Path, rss: int, cut: bool = False, **trial: object) -> Path:
+    """Results with a trial, and a report of them. ``cut``: and one of an attempt that was cut."""
     (directory / "csv").mkdir(parents=True)
     (directory / "csv/trials.csv").write_text(f"variant,rss\nglibc,{rss}\n")
     (directory / "report.md").write_text(f"# Report\n{rss} bytes\n## Memory\n")
     columns = {**TRIAL, "block": 1, "attempt": 1, "directory": "t", **trial}
     columns |= {"started": rss, "ended": rss, "seconds_planned": 1, "rss_peak": rss}
     with closing(sqlite3.connect(directory / "results.sqlite")) as db:
-        for table in (TrialRow, StepRow, VariantRow):
+        for table in (BlockRow, TrialRow, StepRow, VariantRow):
             db.execute(table.make_schema())
+        db.execute("INSERT INTO block VALUES ('solo', 1, 1, ?, ?, 0, 0, 1, 1, NULL)", [rss, rss])
         names, marks = ", ".join(columns), ", ".join("?" * len(columns))
         db.execute(f"INSERT INTO trial ({names}) VALUES ({marks})", list(columns.values()))
+        if cut:
+            db.execute(
+                f"INSERT INTO trial ({names}) VALUES ({marks})",
+                list({**columns, "attempt": 2, "directory": "u"}.values()),
+            )
         db.execute(
             "INSERT INTO step (trial, step, kind, workload, threads, t, seconds, tps) "
             "VALUES (1, 0, 'level', 'w', 4, 0, 1, ?)", [rss],
@@ -40,6 +46,13 @@ def test_figures_make_no_difference_and_rows_do(tmp_path: Path) -> None:
     assert kit.list_differences(here, there) == []
     other = kit.read_outcome(make_results(tmp_path / "other", 100, variant="jemalloc"))
     assert [line[:1] for line in kit.list_differences(here, other)] == ["-", "+"]
+
+
+def test_a_trial_of_an_attempt_that_was_cut_does_not_count(tmp_path: Path) -> None:
+    here = kit.read_outcome(make_results(tmp_path / "here", 100))
+    resumed = kit.read_outcome(make_results(tmp_path / "resumed", 100, cut=True))
+    assert sum(here.rows.values()) == 1
+    assert kit.list_differences(here, resumed) == []
 
 
 def test_a_missing_heading_or_column_is_told(tmp_path: Path) -> None:
