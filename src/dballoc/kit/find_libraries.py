@@ -43,7 +43,7 @@ def find_libraries(
     read: Callable[[Path], ElfNeeds] = read_needs,
 ) -> dict[str, Path]:
     """Find all libraries that a program needs, by soname, with those of the files that it ``loads``
-    later: plugins, mallocs. Raises UsageError if one is missing.
+    later: plugins, mallocs. Raises UsageError if one is missing, or needed by its path.
 
     ``find_of_machine``: finds a soname in the directories of this machine's loader.
     """
@@ -56,6 +56,11 @@ def find_libraries(
         for soname in needs.needed:
             if soname in libraries:
                 continue
+            if "/" in soname:
+                raise UsageError(
+                    f"{user}: needs {soname} by its path, which a kit cannot carry; link it by its "
+                    "name"
+                )
             path = _look_in((*needs.search, *main.search), soname) or find_of_machine(soname)
             if path is None:
                 raise UsageError(

@@ -53,6 +53,12 @@ def test_a_library_that_is_nowhere_is_named(tmp_path: Path) -> None:
         find_in(tmp_path, {"/p": (["libgone.so"], [])}, "/p", [])
 
 
+def test_a_library_that_is_needed_by_its_path_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "libx.so").touch()
+    with pytest.raises(UsageError, match="by its path, which a kit cannot carry"):
+        find_in(tmp_path, {"/p": ([str(tmp_path / "libx.so")], [])}, "/p", [])
+
+
 def test_what_a_real_program_needs_is_read_from_its_file() -> None:
     needs = read_needs(Path("/bin/ls"))
     assert "libc.so.6" in needs.needed
