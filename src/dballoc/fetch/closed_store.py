@@ -142,7 +142,7 @@ def _open(place: Path) -> ClosedStore | None:
     if not (place / MARKER).is_file():
         return None
     place = place.resolve()
-    _check_owner(place)
+    _check_place(place)
     store = parse_marker(place, readers.text(place / MARKER, _LARGEST_MARKER))
     _link_programs(store)
     return store
@@ -193,8 +193,14 @@ def _check_path(path: Any) -> str:
     return path
 
 
-def _check_owner(place: Path) -> None:
-    """Raises UsageError unless the kit is our own, and where servers can read it."""
+def _check_place(place: Path) -> None:
+    """Raises UsageError unless the kit is our own, and where servers can read it and preload from
+    it.
+    """
+    if {" ", ":"} & set(os.fspath(place)):
+        raise UsageError(
+            f"{place}: LD_PRELOAD takes no path with a colon or a space; move the kit to another"
+        )
     status = place.stat()
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise UsageError(

@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dballoc.allocators import find_library as find_allocator
@@ -31,12 +31,14 @@ _PLUGIN_OPTIONS = ("plugin-load", "plugin-load-add")
 
 @dataclass(frozen=True, kw_only=True)
 class ServerPart:
-    """A server, as the experiment calls it. ``fetched``: its entry in this machine's store;
+    """A server. ``words``: what the experiment calls it; ``of_machine``: whether it is installed on
+    this machine, and shares its libraries; ``fetched``: its entry in this machine's store;
     ``programs``: what workloads run beside sysbench; ``plugins``: what it loads.
     """
 
-    words: str
+    words: tuple[str, ...]
     build: Build
+    of_machine: bool
     fetched: FetchedEntry | None
     programs: tuple[Path, ...] = ()
     plugins: tuple[Path, ...] = ()
@@ -71,7 +73,7 @@ def choose_parts(experiment: Experiment) -> KitParts:
     refuse_uncarried(experiment)
     works = list(workload.settle(experiment).values())
     _refuse_hammerdb(works)
-    servers: dict[str, ServerPart] = {}
+    servers: dict[Path, ServerPart] = {}
     mallocs: dict[str, MallocPart] = {}
     files: dict[Path, None] = {}
     for variant in experiment.variant:
@@ -79,8 +81,8 @@ def choose_parts(experiment: Experiment) -> KitParts:
         build = find_build.find(server.use, server.basedir)
         variant_malloc.choose_malloc(build, server, variant)  # refuses what bench would refuse
         part = _describe_server(server, build, works)
-        before = servers.get(part.words)
-        servers[part.words] = _join_plugins(before, part) if before else part
+        before = servers.get(build.executable)
+        servers[build.executable] = join_uses(before, part) if before else part
         for reference in _list_references(variant.allocator, server.glibc):
             mallocs[reference] = _describe_malloc(reference)
         files |= dict.fromkeys(variant_malloc.find_preloads(variant))
@@ -150,10 +152,12 @@ def _describe_server(server: Server, build: Build, works: Iterable[Workload]) ->
     programs += [
         client_programs.find_backup(build, f"workload {w.name!r}") for w in works if w.backup
     ]
+    fetched = private_store.find_owner(build.executable)
     return ServerPart(
-        words=closed_store.join_server_words(server.use, server.basedir),
+        words=(closed_store.join_server_words(server.use, server.basedir),),
         build=build,
-        fetched=private_store.find_owner(build.executable),
+        of_machine=fetched is None and server.basedir is None,
+        fetched=fetched,
         programs=tuple(dict.fromkeys(programs)),
         plugins=_find_plugins(server, build),
     )
@@ -181,13 +185,12 @@ def list_plugins(options: dict[str, str]) -> list[str]:
     return [word.rpartition("=")[2] for word in words]
 
 
-def _join_plugins(first: ServerPart, other: ServerPart) -> ServerPart:
-    """Return a server that two variants start with different engines or options."""
-    return ServerPart(
-        words=first.words,
-        build=first.build,
-        fetched=first.fetched,
-        programs=first.programs,
+def join_uses(first: ServerPart, other: ServerPart) -> ServerPart:
+    """Return a server that variants name, or start, in two ways. Pure."""
+    return replace(
+        first,
+        words=tuple(dict.fromkeys([*first.words, *other.words])),
+        of_machine=first.of_machine and other.of_machine,
         plugins=tuple(dict.fromkeys([*first.plugins, *other.plugins])),
     )
 

@@ -2,7 +2,8 @@
 everything in the store.
 
 ``NAME@VERSION/`` has a server, sysbench or malloc; ``libraries/`` the loader, the C library and all
-else that comes from this machine's library directories. Mallocs stay as they are, byte for byte.
+else that comes from this machine's library directories. Mallocs stay as they are, byte for byte,
+but for those that look for their own libraries in a directory of this machine.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from dballoc.allocators.find_library import find_shared_library
 from dballoc.fetch import private_store
 from dballoc.fetch.closed_store import MARKER, CarriedMalloc, ClosedStore, format_marker
 from dballoc.ground import readers
+from dballoc.ground.errors import UsageError
 from dballoc.host.elf import patch_elf
 from dballoc.kit.choose_parts import KitParts, MallocPart, ServerPart, name_entry
 from dballoc.kit.find_libraries import LOADED_BY_NAME, find_libraries, read_needs
@@ -116,8 +118,7 @@ class StoreFiller:
         build, fetched = part.build, part.fetched
         version = fetched.version if fetched else build.version.partition("-")[0]
         name, requested = (fetched.name, fetched.requested) if fetched else (build.family, version)
-        is_of_machine = fetched is None and " in " not in part.words
-        entry = self._begin(name, requested, base=build.basedir, closed=not is_of_machine)
+        entry = self._begin(name, requested, base=build.basedir, closed=not part.of_machine)
         for program in (build.executable, *part.programs):
             is_server = program == build.executable
             more = [*part.plugins, *loads] if is_server else []
@@ -130,7 +131,7 @@ class StoreFiller:
             self._copy(path, entry.target_of(path), entry.origins)
         manifest = {"name": name, "asked": requested, "version": version, "kind": "server"}
         self._end(entry, manifest, build.executable, fetched)
-        self._servers[part.words] = entry.place.name
+        self._servers |= dict.fromkeys(part.words, entry.place.name)
 
     def _carry_malloc(self, part: MallocPart) -> None:
         allocator, fetched = part.allocator, part.fetched
@@ -169,15 +170,12 @@ class StoreFiller:
     def _carry_file(self, path: Path) -> None:
         digest = _hash_file(path)
         target = self.place / _FILES / digest[:12] / path.name
-        origins: list[Path] = []
-        self._copy(path, target, origins)
+        entry = _StoreEntry(place=target.parent, base=path.parent, root=target.parent, closed=False)
+        self._copy_elf(path, target, entry)
         self._note_hash(target)
         self._files[os.fspath(path)] = os.fspath(target.relative_to(self.place))
-        if patch_elf.is_elf(path.resolve()):
-            nowhere = _StoreEntry(
-                place=target.parent, base=path.parent, root=target.parent, closed=False
-            )
-            self._carry_libraries(find_libraries(path, [], find_shared_library), nowhere)
+        if patch_elf.is_elf(target):
+            self._carry_libraries(find_libraries(path, [], find_shared_library), entry)
         self.parts.append(
             CarriedPart(
                 kind="file",
@@ -186,7 +184,7 @@ class StoreFiller:
                 sha256=digest,
                 bytes=target.stat().st_size,
                 entry=f"{_FILES}/{target.parent.name}",
-                origins=tuple(origins),
+                origins=tuple(entry.origins),
             )
         )
 
@@ -267,13 +265,23 @@ class StoreFiller:
                 target = entry.target_of(path)
                 if not target.exists():
                     self._copy_elf(path, target, entry)
-            elif soname not in self._machine:
+            elif soname in self._machine:
+                self._check_same(soname, path)
+            else:
                 self._machine[soname] = path
                 target = self.place / LIBRARIES / soname
                 is_loader = soname.startswith("ld")
                 self._copy(path, target, [], _PROGRAM if is_loader else _FILE)
                 if not is_loader and read_needs(path).search:
                     self._search_in(target, [])
+
+    def _check_same(self, soname: str, path: Path) -> None:
+        """Raises UsageError if another library of that name is carried already."""
+        other = self._machine[soname]
+        if path.resolve() != other.resolve() and _hash_file(path) != _hash_file(other):
+            raise UsageError(
+                f"kit: two libraries are called {soname}, {other} and {path}, and a kit carries one"
+            )
 
     def _copy_elf(self, path: Path, target: Path, entry: _StoreEntry) -> None:
         """Carry a library or plugin of an entry; its search path, if it has one, leads to the

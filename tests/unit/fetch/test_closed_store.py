@@ -221,3 +221,14 @@ def test_a_kit_that_servers_cannot_enter_is_refused(
     assert "may not enter /root; move the kit to a directory that every user may enter" in refusal(
         closed_store.open_closed_store
     )
+
+
+@pytest.mark.parametrize("name", ["a kit", "a:kit"])
+def test_a_kit_that_nothing_can_be_preloaded_from_is_refused(
+    store: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    moved = store.parent.rename(store.parent.with_name(name)) / "store"
+    monkeypatch.setenv("DBALLOC_STORE", str(moved))
+    assert "LD_PRELOAD takes no path with a colon or a space; move the kit" in refusal(
+        closed_store.open_closed_store
+    )

@@ -1,5 +1,6 @@
 """What a kit carries, and what it cannot."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,11 +8,14 @@ import pytest
 from dballoc.experiment import experiment_file
 from dballoc.ground.errors import UsageError
 from dballoc.kit.choose_parts import (
+    ServerPart,
     find_loaded_modules,
+    join_uses,
     list_plugins,
     name_entry,
     refuse_uncarried,
 )
+from dballoc.servers.build import Build
 
 TABLE: dict[str, Any] = {
     "name": "e",
@@ -65,6 +69,35 @@ def test_plugins_that_options_load(options: dict[str, str], plugins: list[str]) 
 def test_modules_that_a_script_loads() -> None:
     script = 'require("oltp_common")\nlocal m = require \'mine\'\n-- required reading: "x"\n'
     assert find_loaded_modules(script) == ["oltp_common", "mine"]
+
+
+def test_a_server_with_two_names_is_carried_once() -> None:
+    build = Build(
+        family="mysql",
+        version="8",
+        executable=Path("/s/bin/mysqld"),
+        basedir=Path("/s"),
+        share=Path("/s"),
+        plugins=None,
+    )
+    first = ServerPart(
+        words=("mysql",), build=build, of_machine=True, fetched=None, plugins=(Path("/a"),)
+    )
+    other = ServerPart(
+        words=("mysql@8",),
+        build=build,
+        of_machine=True,
+        fetched=None,
+        plugins=(Path("/a"), Path("/b")),
+    )
+    both = join_uses(first, other)
+    assert (both.words, both.plugins, both.of_machine) == (
+        ("mysql", "mysql@8"),
+        (Path("/a"), Path("/b")),
+        True,
+    )
+    own = ServerPart(words=("mysql in /s",), build=build, of_machine=False, fetched=None)
+    assert not join_uses(both, own).of_machine
 
 
 def test_entries_have_names_of_their_own() -> None:

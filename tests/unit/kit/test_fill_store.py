@@ -13,8 +13,10 @@ import pytest
 
 from dballoc.allocators.find_library import Allocator
 from dballoc.fetch import closed_store, private_store
+from dballoc.ground.errors import UsageError
 from dballoc.host.elf import patch_elf
 from dballoc.host.unprivileged import server_user as server_users
+from dballoc.kit import fill_store
 from dballoc.kit.choose_parts import KitParts, MallocPart, ServerPart
 from dballoc.kit.fill_store import StoreFiller
 from dballoc.load.sysbench_command import Sysbench
@@ -87,7 +89,7 @@ def parts(tmp_path: Path, server: Build, c_library: CompileLibrary) -> KitParts:
     return KitParts(
         servers=(
             ServerPart(
-                words=f"mysql in {server.basedir}", build=server, fetched=None,
+                words=("mysql", f"mysql in {server.basedir}"), build=server, of_machine=False, fetched=None,
                 plugins=(server.basedir / "lib/plugin/ha_rocksdb.so",),
             ),
         ),
@@ -115,6 +117,7 @@ def test_all_runs_from_the_store_when_the_rest_is_gone(
     monkeypatch.setattr(server_users.ServerUser, "may_not_pass", lambda user, path: None)
     closed = closed_store._open.__wrapped__(store)
 
+    assert closed.find_server("mysql", None).place == store / "mysql@8.0.1"
     entry = closed.find_server("mysql", str(parts.servers[0].build.basedir))
     assert (entry.name, entry.version, entry.manifest["from"]) == (
         "mysql",
@@ -154,3 +157,29 @@ def test_every_part_is_told_with_its_hash(tmp_path: Path, parts: KitParts) -> No
         assert path in told[key].origins
     assert told["c library", "glibc"].bytes > 1 << 20
     assert json.loads((tmp_path / "made/closed.json").read_text())["format"] == closed_store.FORMAT
+
+
+def test_two_libraries_of_one_name_are_refused(
+    tmp_path: Path, parts: KitParts, c_library: CompileLibrary
+) -> None:
+    filler = StoreFiller(tmp_path / "made")
+    one = c_library("same", "int same(void) { return 1; }")
+    entry = fill_store._StoreEntry(place=tmp_path, base=tmp_path, root=tmp_path, closed=False)
+    filler._carry_libraries({"libsame.so": one}, entry)
+    filler._carry_libraries({"libsame.so": one}, entry)
+    other = c_library("same", "int same(void) { return 2; }")
+    with pytest.raises(UsageError, match=r"two libraries are called libsame\.so"):
+        filler._carry_libraries({"libsame.so": other}, entry)
+
+
+def test_a_library_by_path_that_looks_in_a_directory_looks_in_the_kit(
+    tmp_path: Path, parts: KitParts, c_library: CompileLibrary
+) -> None:
+    library = c_library("looking", "int looking(void) { return 1; }")
+    patch_elf.relink(library, None, [tmp_path / "home"])
+    before = library.read_bytes()
+    filler = StoreFiller(tmp_path / "made")
+    filler._carry_file(library)
+    [copy] = (tmp_path / "made/files").rglob("liblooking.so")
+    assert patch_elf.read_search_path(copy) == ["$ORIGIN/../../libraries"]
+    assert filler.parts[0].sha256 == hashlib.sha256(before).hexdigest()
