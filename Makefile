@@ -117,7 +117,7 @@ portable: dist ## Build dballoc with an interpreter of its own as one file and a
 	$(sum-release)
 
 # An experiment's name, or one's own file.
-KIT ?= $(if $(wildcard src/dballoc/catalogue/experiments/scaling.toml),scaling,quick)
+KIT ?= scaling
 kit: packages-release setup dist/dballoc-portable ## Build into dist/ a kit that runs KIT=my.toml (scaling) on a machine without network; as root
 	$(bin)/dballoc kit make $(KIT) --portable dist/dballoc-portable --out dist/dballoc-kit-$(basename $(notdir $(KIT))).tar.gz
 

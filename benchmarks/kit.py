@@ -1,11 +1,12 @@
 """What a kit does on a host that has nothing, and whether its results are those of this checkout.
 
-    kit.py KIT ROOTS [SUITE[=MIRROR]…]
+    kit.py KIT ROOTS [SUITE[=MIRROR]…] [-- OPTION…]
 
 KIT is what `make kit` built; ROOTS keeps a minimal root of each suite (fresh_hosts.py), made if it
 is not there: Debian 11's, and Ubuntu 22.04's where its archive and keys can be had. There is no
 network, compiler, Python or sysbench in them. In each, as root and as an ordinary user, the kit is
-unpacked and run to its end (`--design solo`, two blocks), then run again, killed by SIGKILL, its
+unpacked and run to its end (`--design solo`, two blocks; options of `bench` may follow, like
+`--cpus 1,2` for the kit of `scaling` on a small machine), then run again, killed by SIGKILL, its
 guardian too, in its second trial, and resumed. Printed: the kit's size by part; seconds from the
 begin of unpacking to the first trial, and to the end; what changed outside the kit's directory;
 what of it runs 15 s after the kill; and in what the rows and the report of both results differ from
@@ -160,7 +161,7 @@ def report_at_home(results: Path, home: Path) -> Outcome:
     return read_outcome(home)
 
 
-def run_here(kit: Path, scratch: Path) -> Outcome:
+def run_here(kit: Path, options: str, scratch: Path) -> Outcome:
     """Run the kit's experiment by this checkout in the same way."""
     with tarfile.open(kit) as archive:
         [member] = [
@@ -170,17 +171,19 @@ def run_here(kit: Path, scratch: Path) -> Outcome:
         assert stream is not None
         (scratch / "experiment.toml").write_bytes(stream.read())
     words: list[str | Path] = [DBALLOC, "bench", scratch / "experiment.toml", "--measure-only"]
-    words += [*RUN.split(), "--out", scratch / "here"]
+    words += [*options.split(), "--out", scratch / "here"]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     return report_at_home(scratch / "here", scratch / "here-at-home")
 
 
-def measure_account(name: str, root: Path, kit: Path, here: Outcome, scratch: Path) -> list[str]:
+def measure_account(
+    name: str, root: Path, kit: Path, options: str, here: Outcome, scratch: Path
+) -> list[str]:
     """Print what the kit does in a root as one user, and return what is missed."""
     own = scratch / f"{root.name} {name}"
     own.mkdir()
     own.chmod(0o1777)
-    line = f"as='{ACCOUNTS[name]}' arguments='{RUN}' kit='{kit.name}'{_LINE}"
+    line = f"as='{ACCOUNTS[name]}' arguments='{options}' kit='{kit.name}'{_LINE}"
     run_inside(root, [kit], line, own)
     seen = own / "seen"
     with closing(sqlite3.connect(seen / "whole/results.sqlite")) as db:
@@ -204,9 +207,9 @@ def measure_account(name: str, root: Path, kit: Path, here: Outcome, scratch: Pa
     return [f"{root.name}, {name}: {each}" for each in missed]
 
 
-def measure_suite(suite: str, mirror: str, roots: Path, kit: Path, here: Outcome) -> list[str]:
+def measure_suite(root: Path, mirror: str, kit: Path, options: str, here: Outcome) -> list[str]:
     """Print what the kit does in a suite's root, and return what is missed."""
-    root = roots / suite
+    suite = root.name
     try:
         make_root(suite, root, mirror)
     except subprocess.CalledProcessError as error:
@@ -218,7 +221,7 @@ def measure_suite(suite: str, mirror: str, roots: Path, kit: Path, here: Outcome
     with tempfile.TemporaryDirectory(prefix="kit-") as scratch:
         Path(scratch).chmod(0o755)
         for name in ACCOUNTS:
-            missed += measure_account(name, root, kit, here, Path(scratch))
+            missed += measure_account(name, root, kit, options, here, Path(scratch))
     return missed
 
 
@@ -226,6 +229,8 @@ def main(words: Sequence[str]) -> int:
     """Measure each suite; return the exit status."""
     if len(words) < 2 or os.geteuid() != 0:
         sys.exit(f"{__doc__}\nRun it as root.")
+    end = words.index("--") if "--" in words else len(words)
+    options = " ".join((RUN, *words[end + 1 :]))
     kit, roots = Path(words[0]).absolute(), Path(words[1]).absolute()
     roots.mkdir(parents=True, exist_ok=True)
     print_sizes(kit)
@@ -233,10 +238,10 @@ def main(words: Sequence[str]) -> int:
     if kit.stat().st_size > MOST_BYTES:
         missed.append(f"{kit} is larger than {MOST_BYTES >> 20} MiB")
     with tempfile.TemporaryDirectory(prefix="kit-") as scratch:
-        here = run_here(kit, Path(scratch))
-    for word in words[2:] or SUITES:
+        here = run_here(kit, options, Path(scratch))
+    for word in words[2:end] or SUITES:
         suite, _, mirror = word.partition("=")
-        missed += measure_suite(suite, mirror, roots, kit, here)
+        missed += measure_suite(roots / suite, mirror, kit, options, here)
     for line in missed:
         print(f"MISSED: {line}")
     return int(bool(missed))
