@@ -107,7 +107,7 @@ def read_own_cpu(results: Path) -> pl.DataFrame:
     design = rows["design"][0]
     # The servers of a duet, or of turns, share what is in the row of each.
     shared = campaign.trials.select("trial", "directory").join(campaign.host_step, on="trial")
-    seconds = shared.unique(["directory", "step"])["seconds"].sum()
+    seconds = float(shared.unique(["directory", "step"])["seconds"].sum())
     slices = campaign.slice.join(campaign.trials, on="trial").select("directory", "slice")
     pieces = {"duet": slices.n_unique(), "turns": campaign.turn.height}.get(design, seconds)
     stretch = max(1.0, seconds / (pieces * LENGTHS[design]))
