@@ -1,6 +1,10 @@
-"""Choose the CPUs of a server and of its clients: whole cores that are alike, near each other."""
+"""Choose the CPUs of a server and of its clients: whole cores that are alike, near each other.
 
-import math
+Clients that are apart get as many CPUs as their server: for each second of a server's CPU sysbench
+took 0.6 to 1.0 s with point selects (docs/evidence.md: The clients' CPU), so with much fewer the
+clients would be what is full. With too few CPUs for that they stay beside the server.
+"""
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,11 +13,6 @@ from dballoc.experiment.model import Cpu
 from dballoc.ground.errors import UsageError
 from dballoc.host.resources.cores import Core, list_cores, rank_speeds
 from dballoc.host.resources.cpus import list_available_cpus
-
-# Clients of their own get as many CPUs as the server, and at the least this share of them; with
-# fewer they stay beside it. sysbench takes up to 0.4 s of CPU for each second of a server's
-# (docs/evidence.md: CPUs of the clients), so with half of its CPUs it is not what is full.
-_LEAST_SHARE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +72,8 @@ def _add_clients(cores: Sequence[Core], server: frozenset[int]) -> SideCpus:
         return SideCpus(server=server, clients=clients)
     others = sum(len(core.cpus) for core in cores if not core.cpus & server)
     why = (
-        f"the server has {len(server)} CPUs, its clients need {_count_least(len(server))} on other "
-        f"cores, and those have {others}"
+        f"the server has {len(server)} CPUs, its clients need as many on other cores, and those "
+        f"have {others}"
     )
     return SideCpus(server=server, clients=server, together=why)
 
@@ -123,14 +122,9 @@ def place_clients(cores: Sequence[Core], server: frozenset[int]) -> frozenset[in
         [core for core in others if core.package in packages],
         others,
     ):
-        if _count(near) >= _count_least(len(server)):
+        if _count(near) >= len(server):
             return _take_cores(near, len(server))
     return None
-
-
-def _count_least(server: int) -> int:
-    """Return the fewest CPUs that the clients of a server with so many need for themselves."""
-    return math.ceil(server * _LEAST_SHARE)
 
 
 def _order_by_node(alike: Iterable[Core]) -> list[Core]:
