@@ -63,6 +63,20 @@ class KitParts:
     sysbench: Sysbench
 
 
+def join_experiments(short: Experiment, long: Experiment) -> Experiment:
+    """Return an experiment with the variants and workloads of both: what a file asks for with its
+    own budget, and with one for which its ``[longer]`` is laid over it.
+    """
+    names = {variant.name for variant in long.variant}
+    return long.model_copy(
+        update={
+            "variant": [*long.variant, *(v for v in short.variant if v.name not in names)],
+            "workloads": list(dict.fromkeys([*long.workloads, *short.workloads])),
+            "workload": short.workload | long.workload,
+        }
+    )
+
+
 def choose_parts(experiment: Experiment) -> KitParts:
     """Find all parts. Raises UsageError for what is not here, and for what a kit cannot carry."""
     if closed_store.open_closed_store():

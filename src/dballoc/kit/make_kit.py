@@ -43,13 +43,19 @@ class Kit:
 
 
 def make_kit(
-    experiment: Experiment, text: str, python: Path | None, out: Path, progress: Progress
+    experiment: Experiment,
+    carried: Experiment,
+    text: str,
+    python: Path | None,
+    out: Path,
+    progress: Progress,
 ) -> Kit:
-    """Make the kit of an experiment. ``text``: its file as it was given; ``python``: as for
+    """Make the kit of an experiment. ``carried``: the experiment with all that a longer budget
+    would run; ``text``: its file as it was given; ``python``: as for
     :func:`make_python_tree`; ``out``: the archive. Raises UsageError for what this machine lacks or
     a kit cannot carry; Failure if it cannot be written.
     """
-    parts = choose_parts(experiment)
+    parts = choose_parts(carried)
     seconds = int(os.environ.get(_TIME) or time.time())
     with Custody(adopt=True) as custody:
         scratch = directories.make_scratch(custody.scratch)

@@ -10,6 +10,7 @@ from dballoc.cli.shared.experiment_from_flags import read_experiment
 from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.shared.safe_output import say
 from dballoc.experiment import experiment_file
+from dballoc.experiment.durations_and_sizes import LONGEST_DURATION
 from dballoc.experiment.experiment_paths import anchor_paths
 from dballoc.experiment.model import Experiment
 from dballoc.ground import readers
@@ -44,13 +45,18 @@ def make(
     that the experiment would use here. There, unpack it and start dballoc-kit/run, as root or not;
     it measures every planned block, and the results directory is judged here: dballoc report.
     """
-    from dballoc.kit.make_kit import make_kit  # here: --help needs none of it
+    # Here: --help needs none of it.
+    from dballoc.kit.choose_parts import join_experiments
+    from dballoc.kit.make_kit import make_kit
 
     file = Path(named) if "/" in named or named.endswith(".toml") or Path(named).is_file() else None
     source = ExperimentSource(experiment=file, named=None if file else named)
     model = read_experiment(source, {})
     text = _read_file(file, model) if file else look_up(experiments(), named, "experiment")
-    kit = make_kit(model, text, portable, out, lambda step: say(f"kit: {step}", error=True))
+    carried = join_experiments(model, read_experiment(source, {"budget": LONGEST_DURATION}))
+    kit = make_kit(
+        model, carried, text, portable, out, lambda step: say(f"kit: {step}", error=True)
+    )
     for part in kit.parts:
         say(f"{part.kind}: {part.name} {part.version} (sha256 {part.sha256[:12]}…)")
     for place, size in kit.sizes.items():
