@@ -51,7 +51,7 @@ def test_the_report_answers_for_each_number(campaign: Path) -> None:
     assert [part["baseline"] for part in answer["by_cpus"]] == ["glibc_1cpu", "glibc_2cpu"]
     for part in answer["by_cpus"]:
         assert part["headline"]
-        assert f"On {part['cpus']} CPU" in answer["headline"]
+        assert f"n {part['cpus']} CPU" in answer["headline"]
     page = (campaign / "report.html").read_text()
     for title in ("Verdicts on 1 CPU", "Verdicts on 2 CPUs", "How throughput grows with CPUs"):
         assert title in page

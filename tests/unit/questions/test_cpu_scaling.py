@@ -133,9 +133,9 @@ def test_what_is_drawn(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {row["variant"] for row in points} == {"glibc", "je"}
     [table] = grown.tables
     assert table.rows == [
-        ["glibc", "1", "800", "8", "1", "1", "none"],
+        ["glibc", "1", "800", "8", "–", "–", "none"],
         ["glibc", "4", "400", "4", "0.500 [0.500, 0.500]", "0.188 [0.188, 0.188]", "at 8: 38 %"],
-        ["je", "1", "800", "8", "1", "1", "none"],
+        ["je", "1", "800", "8", "–", "–", "none"],
         ["je", "4", "800", "8", "1.000 [1.000, 1.000]", "1.000 [1.000, 1.000]", "none"],
     ]  # fmt: skip
     # All variants in one picture would be a line for each of them.
@@ -173,7 +173,7 @@ def test_each_is_compared_with_the_baseline_on_its_number(
     assert peaks[PEAK.name] == pytest.approx(1.5, rel=0.05)
     headline = document.answer.headline
     assert headline.startswith("On 1 CPU: ")
-    assert "; On 4 CPUs: Stay with glibc_4cpu" in headline
+    assert "; on 4 CPUs: Stay with glibc_4cpu" in headline
     assert document.answer.table
     names = [row[0].partition("\n")[0] for row in document.answer.table.rows]
     assert names == ["je_1cpu", "glibc_1cpu", "je_4cpu", "glibc_4cpu"]
@@ -261,7 +261,7 @@ def test_one_command_settles_all() -> None:
         return CpuAnswer(cpus=cpus, answer=answer, minutes=minutes)
 
     settled = combine_answers([on(4, None), on(16, None)])
-    assert (settled.headline, settled.command) == ("On 4 CPUs: Use x; On 16 CPUs: Use x", "")
+    assert (settled.headline, settled.command) == ("On 4 CPUs: Use x; on 16 CPUs: Use x", "")
     assert settled.reason == "On 4 CPUs: It saves 5 %. On 16 CPUs: It saves 5 %."
     one = combine_answers([on(4, None), on(16, 9)])
     assert one.command.endswith("--extend 9m")

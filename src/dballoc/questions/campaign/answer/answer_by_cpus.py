@@ -32,9 +32,9 @@ def combine_answers(answers: Sequence[CpuAnswer]) -> Answer:
     if longest:
         several = len({each.answer.command for each in open_answers}) > 1
         reasons.append("The longest of these does it for all:" if several else "That is:")
-    headlines = (_place(each.cpus, each.answer.headline) for each in answers)
+    first, *others = (_place(each.cpus, each.answer.headline) for each in answers)
     return Answer(
-        headline="; ".join(headlines),
+        headline="; ".join([first, *(words[0].lower() + words[1:] for words in others)]),
         reason=" ".join(reasons),
         command=longest.answer.command if longest else "",
         table=_join_tables([each.answer.table for each in answers if each.answer.table]),

@@ -1,7 +1,5 @@
 """The section on how throughput grows with the CPUs of the server."""
 
-from functools import partial
-
 import polars as pl
 
 from dballoc.document.model import Column, Figure, Section, Table, tabulate
@@ -11,7 +9,7 @@ from dballoc.questions.campaign.figures import level_curves, over_cpus
 from dballoc.questions.campaign.figures.over_cpus import ScaledThroughput
 from dballoc.questions.campaign.figures.side_cpus import has_own_cpus
 from dballoc.questions.compare.campaign_tables import Campaign
-from dballoc.questions.compare.ratios_as_text import describe_ratio, show_ratio
+from dballoc.questions.compare.ratios_as_text import describe_ratio, format_ratio, show_ratio
 from dballoc.questions.statistics.ratio_interval import Ratio
 
 
@@ -27,7 +25,7 @@ def make_cpus_section(campaign: Campaign, *, drawn: bool = True) -> Section | No
         title="How throughput grows with CPUs",
         text=_describe_clients(campaign),
         figures=_draw_over_cpus(campaign) if drawn else [],
-        tables=[_tabulate_scaling(campaign, rows)],
+        tables=[_tabulate_scaling(campaign, rows, is_narrow=not drawn)],
     )
 
 
@@ -62,33 +60,36 @@ def _draw_over_cpus(campaign: Campaign) -> list[Figure]:
     ]
 
 
-def _tabulate_scaling(campaign: Campaign, rows: list[ScaledThroughput]) -> Table:
-    fewest, top = min(row.cpus for row in rows), max(campaign.experiment.threads)
-    several = len(campaign.experiment.workloads) > 1
+def _tabulate_scaling(
+    campaign: Campaign, rows: list[ScaledThroughput], *, is_narrow: bool
+) -> Table:
+    """Return the table; ``is_narrow``: without intervals, for 80 columns."""
+    top, several = max(campaign.experiment.threads), len(campaign.experiment.workloads) > 1
+    fewest = count(min(row.cpus for row in rows), "CPU")
+
+    def show(ratio: Ratio | None) -> str:
+        if ratio is None:
+            return NOTHING
+        return format_ratio(ratio.estimate) if is_narrow else show_ratio(ratio)
+
     columns = (
-        *([Column("workload", words=True)] if several else []),
+        *([Column("workload")] if several else []),
         Column("malloc", "line"),
         Column("CPUs", "cpus"),
-        Column("transactions/s at best", lambda row: row.shape.peak, number),
+        Column("at best, per second", lambda row: row.shape.peak, number),
         Column("clients then", lambda row: row.shape.peak_threads),
-        Column(f"÷ {count(fewest, 'CPU')}", lambda row: _show(row, row.best, fewest)),
-        Column(
-            f"{top} clients ÷ {count(fewest, 'CPU')}", lambda row: _show(row, row.highest, fewest)
-        ),
+        Column(f"÷ {fewest}", lambda row: show(row.best)),
+        Column(f"{top} clients ÷ {fewest}", lambda row: show(row.highest)),
         Column("collapse", _describe_collapse, words=True),
     )
-    share = partial(percent, digits=0)
+    interval = "" if is_narrow else " with a plain 95 % interval and"
     caption = (
-        "Block by block, with a plain 95 % interval and no verdict. A collapse: with so many "
-        "clients only that share of the best with fewer, below "
-        f"{share(level_curves.COLLAPSE_SHARE)}."
+        f"Transactions; ratios block by block,{interval} without a verdict. A collapse: with so "
+        "many clients only that share of the best with fewer, below "
+        f"{percent(level_curves.COLLAPSE_SHARE, 0)}."
     )
-    title = f"Throughput ÷ that on {count(fewest, 'CPU')}"
+    title = f"Throughput ÷ that on {fewest}"
     return tabulate(title, columns, rows, caption=caption, heads=2 if several else 1)
-
-
-def _show(row: ScaledThroughput, ratio: Ratio | None, fewest: int) -> str:
-    return "1" if row.cpus == fewest else show_ratio(ratio) if ratio else NOTHING
 
 
 def _describe_collapse(row: ScaledThroughput) -> str:
