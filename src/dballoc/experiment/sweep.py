@@ -82,6 +82,10 @@ def expand_cpus(table: Table, origin: str) -> Table:
             )
     if len(counts) == 1:
         return plain | {"cpu": cpu | {"count": counts[0]}}
+    if (number := len(counts) * len(variants)) > _MOST:
+        raise UsageError(
+            f"{origin}: {CPUS}: {number} variants; give fewer numbers, {_MOST} variants at most"
+        )
     baseline = table.get("baseline")
     if baseline in [variant.get("name") for variant in variants]:
         plain["baseline"] = _name_on_cpus(baseline, counts[0])

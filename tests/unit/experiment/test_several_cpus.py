@@ -63,6 +63,10 @@ def test_cores_in_a_sweep_are_the_variants_own() -> None:
         ({"cpus": ["4"]}, "x.toml: cpus: give numbers of CPUs, like [4, 16]"),
         ({"cpus": [0]}, "x.toml: cpus: give numbers of CPUs, like [4, 16]"),
         (
+            {"cpus": [*range(1, 102)]},
+            "x.toml: cpus: 202 variants; give fewer numbers, 200 variants at most",
+        ),
+        (
             {"cpus": [4], "cpu": {"server": "0-3", "client": "4-7"}},
             "x.toml: cpus: give either cpus or cpu.count, cpu.server and a list of cpu.client, not "
             "both",
