@@ -63,47 +63,36 @@ class KitParts:
     sysbench: Sysbench
 
 
-def join_experiments(short: Experiment, long: Experiment) -> Experiment:
-    """Return an experiment with the variants and workloads of both: what a file asks for with its
-    own budget, and with one for which its ``[longer]`` is laid over it.
+def choose_parts(experiments: Iterable[Experiment]) -> KitParts:
+    """Find all parts of the experiments that one file is. Raises UsageError for what is not here,
+    and for what a kit cannot carry.
     """
-    names = {variant.name for variant in long.variant}
-    return long.model_copy(
-        update={
-            "variant": [*long.variant, *(v for v in short.variant if v.name not in names)],
-            "workloads": list(dict.fromkeys([*long.workloads, *short.workloads])),
-            "workload": short.workload | long.workload,
-        }
-    )
-
-
-def choose_parts(experiment: Experiment) -> KitParts:
-    """Find all parts. Raises UsageError for what is not here, and for what a kit cannot carry."""
     if closed_store.open_closed_store():
         raise UsageError(
             "kit: this is a kit itself, which finds nothing of its host's; make another where the "
             "servers are installed or fetched"
         )
-    refuse_uncarried(experiment)
-    works = list(workload.settle(experiment).values())
-    _refuse_hammerdb(works)
     servers: dict[Path, ServerPart] = {}
     mallocs: dict[str, MallocPart] = {}
     files: dict[Path, None] = {}
-    for variant in experiment.variant:
-        server = experiment.server_of(variant)
-        build = find_build.find(server.use, server.basedir)
-        variant_malloc.choose_malloc(build, server, variant)  # refuses what bench would refuse
-        part = _describe_server(server, build, works)
-        before = servers.get(build.executable)
-        servers[build.executable] = join_uses(before, part) if before else part
-        for reference in _list_references(variant.allocator, server.glibc):
-            mallocs[reference] = _describe_malloc(reference)
-        files |= dict.fromkeys(variant_malloc.find_preloads(variant))
-    for work in works:
-        if work.file:
-            _refuse_beside(work.name, work.file)
-            files[work.file] = None
+    for experiment in experiments:
+        refuse_uncarried(experiment)
+        works = list(workload.settle(experiment).values())
+        _refuse_hammerdb(works)
+        for variant in experiment.variant:
+            server = experiment.server_of(variant)
+            build = find_build.find(server.use, server.basedir)
+            variant_malloc.choose_malloc(build, server, variant)  # refuses what bench would refuse
+            part = _describe_server(server, build, works)
+            before = servers.get(build.executable)
+            servers[build.executable] = join_uses(before, part) if before else part
+            for reference in _list_references(variant.allocator, server.glibc):
+                mallocs[reference] = _describe_malloc(reference)
+            files |= dict.fromkeys(variant_malloc.find_preloads(variant))
+        for work in works:
+            if work.file:
+                _refuse_beside(work.name, work.file)
+                files[work.file] = None
     return KitParts(
         servers=tuple(servers.values()),
         mallocs=tuple(mallocs.values()),
@@ -204,6 +193,7 @@ def join_uses(first: ServerPart, other: ServerPart) -> ServerPart:
     return replace(
         first,
         words=tuple(dict.fromkeys([*first.words, *other.words])),
+        programs=tuple(dict.fromkeys([*first.programs, *other.programs])),
         of_machine=first.of_machine and other.of_machine,
         plugins=tuple(dict.fromkeys([*first.plugins, *other.plugins])),
     )

@@ -12,11 +12,11 @@ from pathlib import Path
 import dballoc
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.ground.errors import Failure
+from dballoc.ground.errors import Failure, UsageError
 from dballoc.ground.files.output_file import create_file
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
-from dballoc.kit.choose_parts import choose_parts
+from dballoc.kit.choose_parts import KitParts, choose_parts
 from dballoc.kit.fill_store import CarriedPart, StoreFiller
 from dballoc.kit.licences import find_licences
 from dballoc.kit.python_tree import make_python_tree
@@ -42,20 +42,23 @@ class Kit:
     unlicensed: tuple[str, ...]
 
 
-def make_kit(
-    experiment: Experiment,
-    carried: Experiment,
-    text: str,
-    python: Path | None,
-    out: Path,
-    progress: Progress,
-) -> Kit:
-    """Make the kit of an experiment. ``carried``: the experiment with all that a longer budget
-    would run; ``text``: its file as it was given; ``python``: as for
-    :func:`make_python_tree`; ``out``: the archive. Raises UsageError for what this machine lacks or
+@dataclass(frozen=True, kw_only=True)
+class KitSource:
+    """What a kit is made for. ``text``: the experiment's file as it was given; ``longer``: what a
+    long budget makes of it, None where that is the same.
+    """
+
+    text: str
+    experiment: Experiment
+    longer: Experiment | None = None
+
+
+def make_kit(source: KitSource, python: Path | None, out: Path, progress: Progress) -> Kit:
+    """Make the kit of an experiment. ``python``: as for :func:`make_python_tree`; ``out``: the
+    archive. Raises UsageError for what this machine lacks or
     a kit cannot carry; Failure if it cannot be written.
     """
-    parts = choose_parts(carried)
+    parts = _choose_parts(source, progress)
     seconds = int(os.environ.get(_TIME) or time.time())
     with Custody(adopt=True) as custody:
         scratch = directories.make_scratch(custody.scratch)
@@ -68,13 +71,13 @@ def make_kit(
             filler = StoreFiller(tree / "store")
             filler.fill(parts)
             unlicensed = _carry_licences(tree / "licences", filler.parts)
-            (tree / "experiment.toml").write_text(text)
+            (tree / "experiment.toml").write_text(source.text)
             for name in _STATIC:
                 (tree / name).write_bytes(
                     files("dballoc.kit").joinpath("static", name).read_bytes()
                 )
             (tree / "run").chmod(0o755)
-            (tree / "kit.json").write_text(describe_kit(experiment, filler.parts, seconds))
+            (tree / "kit.json").write_text(describe_kit(source.experiment, filler.parts, seconds))
             progress("the archive")
             with create_file(out) as file:
                 sizes = write_archive(tree, file, seconds)
@@ -84,6 +87,18 @@ def make_kit(
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return Kit(size=size, sizes=sizes, parts=tuple(filler.parts), unlicensed=tuple(unlicensed))
+
+
+def _choose_parts(source: KitSource, progress: Progress) -> KitParts:
+    """Choose the parts for every budget; where those for a long one are not here, for the file's
+    own.
+    """
+    if source.longer:
+        try:
+            return choose_parts([source.experiment, source.longer])
+        except UsageError as error:
+            progress(f"not for long budgets: {error}")
+    return choose_parts([source.experiment])
 
 
 def _carry_licences(place: Path, parts: list[CarriedPart]) -> list[str]:

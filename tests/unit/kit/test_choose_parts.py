@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from dballoc.cli.shared.experiment_from_flags import experiment
 from dballoc.experiment import experiment_file
 from dballoc.ground.errors import UsageError
 from dballoc.kit.choose_parts import (
     ServerPart,
     find_loaded_modules,
-    join_experiments,
     join_uses,
     list_plugins,
     name_entry,
@@ -106,11 +104,3 @@ def test_entries_have_names_of_their_own() -> None:
     assert name_entry("mysql", "8.0", []) == "mysql@8.0"
     assert name_entry("mysql", "8.0", ["mysql@8.0", "mysql@8.0.2"]) == "mysql@8.0.3"
     assert name_entry("a/b", "1", []) == "a-b@1"
-
-
-def test_what_a_longer_budget_runs_is_carried_too() -> None:
-    short, long = (experiment(None, "scaling", {"budget": budget}) for budget in ("8m", "2h"))
-    carried = join_experiments(short, long)
-    assert {v.allocator for v in carried.variant} == {"glibc", "jemalloc", "tcmalloc", "mimalloc"}
-    assert {v.name for v in short.variant} <= {v.name for v in carried.variant}
-    assert carried.workloads == ["oltp_point_select", "oltp_read_only"]

@@ -45,17 +45,19 @@ def make(
     that the experiment would use here. There, unpack it and start dballoc-kit/run, as root or not;
     it measures every planned block, and the results directory is judged here: dballoc report.
     """
-    # Here: --help needs none of it.
-    from dballoc.kit.choose_parts import join_experiments
-    from dballoc.kit.make_kit import make_kit
+    from dballoc.kit.make_kit import KitSource, make_kit  # here: --help needs none of it
 
     file = Path(named) if "/" in named or named.endswith(".toml") or Path(named).is_file() else None
     source = ExperimentSource(experiment=file, named=None if file else named)
     model = read_experiment(source, {})
     text = _read_file(file, model) if file else look_up(experiments(), named, "experiment")
-    carried = join_experiments(model, read_experiment(source, {"budget": LONGEST_DURATION}))
+    is_longer = experiment_file.LONGER in experiment_file.parse_table(text, named)
+    longer = read_experiment(source, {"budget": LONGEST_DURATION}) if is_longer else None
     kit = make_kit(
-        model, carried, text, portable, out, lambda step: say(f"kit: {step}", error=True)
+        KitSource(text=text, experiment=model, longer=longer),
+        portable,
+        out,
+        lambda step: say(f"kit: {step}", error=True),
     )
     for part in kit.parts:
         say(f"{part.kind}: {part.name} {part.version} (sha256 {part.sha256[:12]}…)")
@@ -73,6 +75,7 @@ def _read_file(path: Path, model: Experiment) -> str:
     """
     text = readers.text(path, _LARGEST_FILE)
     table = experiment_file.parse_table(text, str(path))
-    if anchor_paths(table, path.parent) == anchor_paths(table, Path("/")):
+    tables = [table, table.get(experiment_file.LONGER) or {}]
+    if all(anchor_paths(each, path.parent) == anchor_paths(each, Path("/")) for each in tables):
         return text
     return experiment_file.format_experiment(model)
