@@ -37,11 +37,11 @@ run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-r
 FUZZ ?=
 SECONDS ?=
 
-.PHONY: help demo demo-hosts setup quick test test-all test-aarch64 fuzz fuzz-native lint format docs dist portable kit lock clean
-.PHONY: packages packages-test packages-fetch packages-hosts packages-lint packages-fuzz packages-aarch64 packages-release
+.PHONY: help demo demo-hosts setup quick test test-all test-aarch64 test-many-cpus fuzz fuzz-native lint format docs dist portable kit lock clean
+.PHONY: packages packages-test packages-fetch packages-hosts packages-lint packages-fuzz packages-aarch64 packages-many-cpus packages-release
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: setup ## Compare the system's allocators under a private MariaDB, in ten minutes; resumes where it was stopped
 	@$(bin)/dballoc bench
@@ -61,6 +61,7 @@ test: packages-test setup $(stamps)/requirements-dev ## Run all but the slow tes
 test-all: packages-test packages-fetch setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
 	$(call run-tests,(slow or not slow))
 	@$(MAKE) --no-print-directory test-aarch64
+	@$(MAKE) --no-print-directory test-many-cpus
 
 # Where this machine is one there is nothing to emulate: the native tests run as they are.
 test-aarch64: packages-aarch64 setup $(stamps)/requirements-dev ## Run what aarch64 may break, on an emulated one
@@ -71,6 +72,11 @@ ifneq ($(shell uname -m),aarch64)
 	$(python) -I tools/debian-root arm64 programs build/aarch64/root
 	DBALLOC_TEST_MACHINE=aarch64 $(python) -m pytest -m 'not slow' tests/native tests/emulated $(ARGS) || [ $$? = 5 ]
 endif
+
+# Emulated by qemu, an x86-64 with more CPUs than this machine, which a kit comes to.
+test-many-cpus: packages-many-cpus setup $(stamps)/requirements-dev ## Run a kit on an emulated machine with 16 CPUs; as root
+	@$(MAKE) --no-print-directory kit KIT=tests/emulated/many_cpus.toml
+	DBALLOC_TEST_MACHINE=many-cpus DBALLOC_TEST_KIT=dist/dballoc-kit-many_cpus.tar.gz $(python) -m pytest tests/emulated $(ARGS)
 
 fuzz: setup $(stamps)/requirements-dev $(stamps)/fuzz ## Fuzz every reader, resuming where it stopped; FUZZ=name SECONDS=60 for one
 	@nice $(python) -I tools/fuzz $(if $(FUZZ),--target $(FUZZ)) $(if $(SECONDS),--seconds $(SECONDS))
@@ -155,6 +161,9 @@ packages-fuzz:
 
 packages-aarch64:
 	@tools/install-packages run aarch64
+
+packages-many-cpus:
+	@tools/install-packages run many-cpus
 
 $(stamps)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
