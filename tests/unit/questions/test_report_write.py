@@ -308,13 +308,6 @@ def test_pairs_of_a_duet_meet_through_their_baselines(campaign: Campaign) -> Non
     ] == pytest.approx(1, abs=0.02)
 
 
-def test_the_samplers_cost(campaign: Campaign) -> None:
-    row = trial_tables.compute_sampler_cost(load_campaign(campaign())).row(0, named=True)
-    assert (row["variant"], row["trials"], row["samples"]) == ("glibc", 4, 48)
-    assert row["each"] == pytest.approx(0.01 / 12 * 1e6)
-    assert 0 < row["share"] < 0.01
-
-
 def test_nothing_finished_is_one_line(campaign: Campaign) -> None:
     directory = campaign(stop_after=0)
     with pytest.raises(UsageError, match="no trial is finished yet"):
