@@ -55,6 +55,13 @@ def test_a_trial_of_an_attempt_that_was_cut_does_not_count(tmp_path: Path) -> No
     assert kit.list_differences(here, resumed) == []
 
 
+def test_another_order_differs_unless_the_block_was_repeated(tmp_path: Path) -> None:
+    here = kit.read_outcome(make_results(tmp_path / "here", 100))
+    there = kit.read_outcome(make_results(tmp_path / "there", 100, position=2))
+    assert len(kit.list_differences(here, there)) == 2
+    assert kit.list_differences(kit.forget_order(here), kit.forget_order(there)) == []
+
+
 def test_a_missing_heading_or_column_is_told(tmp_path: Path) -> None:
     here = kit.read_outcome(make_results(tmp_path / "here", 100))
     results = make_results(tmp_path / "there", 100)
