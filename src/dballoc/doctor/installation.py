@@ -1,5 +1,5 @@
-"""What dballoc can do as it is installed here: a plain install, and the portable file, run no
-servers.
+"""What dballoc can do as it is installed here: a plain install, and the portable file, measure
+servers and judge nothing.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,10 @@ def check_installation(installation: VerbPackages) -> Finding:
     working = ", ".join(installation.working)
     if not installation.lacking:
         return Finding("installation", "ok", f"has all that {working} need")
+    measures = "" if installation.can_bench else "; bench --measure-only needs none of it"
     return Finding(
         "installation",
         "note",
-        f"has what {working} need, and not what {', '.join(installation.lacking)} need",
+        f"has what {working} need, and not what {', '.join(installation.lacking)} need{measures}",
         installation.remedy,
     )

@@ -10,6 +10,10 @@ from functools import cache
 
 # The directory that a launcher unpacked into; empty: a place that stays.
 _VARIABLE = "DBALLOC_PORTABLE"
+# For what outlives a launcher's directory, or is read by another user.
+TO_UNPACK = (
+    "run: dballoc-portable --unpack-to /opt/dballoc, and from then on /opt/dballoc/bin/dballoc"
+)
 # Where the cache is (ground/user_directories.py), and its name in that directory.
 _CACHE_VARIABLE, _CACHE = "DBALLOC_CACHE", "cache"
 

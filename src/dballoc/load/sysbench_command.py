@@ -11,6 +11,7 @@ from pathlib import Path
 from dballoc.experiment.model import Data, Load
 from dballoc.fetch import closed_store
 from dballoc.ground.errors import UsageError
+from dballoc.host import portable
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
@@ -60,9 +61,9 @@ def find() -> Sysbench:
         raise UsageError("sysbench is not on this machine; install it: apt-get install sysbench")
     for path in (Path(executable), lua() / "dballoc.lua"):
         if blocked := (user := server_user()).blocked_at(path):
+            remedy = portable.TO_UNPACK if portable.is_temporary() else f"chmod o+rX {blocked}"
             raise UsageError(
-                f"{path}: sysbench runs as {user.name}, which may not read {blocked}; chmod o+rX "
-                f"{blocked}"
+                f"{path}: sysbench runs as {user.name}, which may not read {blocked}; {remedy}"
             )
     try:
         answer = run_unprivileged([executable, "--version"])

@@ -106,7 +106,8 @@ def test_an_installation_is_asked_for_what_it_can_do(monkeypatch: pytest.MonkeyP
     assert finding == Finding(
         "installation",
         "note",
-        "has what explain, verify need, and not what bench, report need",
+        "has what explain, verify need, and not what bench, report need; bench --measure-only needs "
+        "none of it",
         "pip install 'x[all]'",
     )
     findings = examine.examine(light)

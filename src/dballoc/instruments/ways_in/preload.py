@@ -32,8 +32,7 @@ def find_library(kind: PreloadKind) -> Path:
     if portable.is_temporary():
         raise UsageError(
             f"the {kind.noun} must stay as long as the program runs, and what this file unpacks "
-            "does not; run: dballoc-portable --unpack-to /opt/dballoc, and from then on "
-            "/opt/dballoc/bin/dballoc"
+            f"does not; {portable.TO_UNPACK}"
         )
     path = Path(str(files("dballoc") / "_native" / kind.library))
     if not path.exists():
