@@ -74,7 +74,7 @@ def tabulate_hosts(campaign: Campaign) -> Table:
 
 
 def tabulate_variants(campaign: Campaign) -> Table:
-    """Return each variant's allocator, server, settings and CPUs."""
+    """Return each variant's allocator, server, settings, and CPUs as far as trials had them."""
 
     def list_found(row: dict[str, Any], key: str) -> str:
         trials = campaign.trials.filter(variant=row["name"])
@@ -84,7 +84,7 @@ def tabulate_variants(campaign: Campaign) -> Table:
         variables = json.loads(row["environment"]).items()
         return "\n".join(f"{k}={shlex.quote(v)}" for k, v in variables if k != "LD_PRELOAD")
 
-    columns = (
+    columns = [
         Column("variant", "name"),
         Column(
             "allocator", lambda r: " ".join(filter(None, [r["allocator"], r["allocator_version"]]))
@@ -101,8 +101,10 @@ def tabulate_variants(campaign: Campaign) -> Table:
             ),
         ),
         Column("CPUs of the server", lambda r: list_found(r, "cpus")),
-        Column("CPUs of its clients", lambda r: describe_client_cpus(campaign, r["name"])),
-    )
+    ]
+    of_clients = {name: describe_client_cpus(campaign, name) for name in campaign.names}
+    if any(of_clients.values()):
+        columns.append(Column("CPUs of its clients", lambda r: of_clients[r["name"]]))
     by_name = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
     return tabulate("Variants", columns, [by_name[name] for name in campaign.names], words=True)
 
