@@ -221,3 +221,12 @@ def test_waiting_without_a_limit_is_seen(tmp_path: Path, line: str) -> None:
     assert "host/a.py:2: " in check(tmp_path).stderr
     (tmp_path / "host/a.py").write_text(LIMITED)
     assert "without a limit" not in check(tmp_path).stderr
+
+
+def test_test_modules_of_one_name_are_seen(tmp_path: Path) -> None:
+    for name in ("unit/a/test_one.py", "integration/test_one.py", "unit/a/test_two.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    rule = runpy.run_path(str(TOOL))["check_test_modules"](tmp_path)
+    assert rule.breaches == ["integration/test_one.py - unit/a/test_one.py"]
