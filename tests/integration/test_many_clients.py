@@ -14,6 +14,7 @@ CPUS = os.sched_getaffinity(0)
 CLIENTS = 1024
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(CPUS) < 2, reason="clients apart need a second CPU")
 def test_a_thousand_clients_with_one_cpu_and_with_all(
     run_cli: Cli, tiny_experiment: Experiment, fresh_directory

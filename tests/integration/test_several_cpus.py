@@ -61,6 +61,7 @@ def test_the_report_answers_for_each_number(campaign: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_turns_go_round_within_a_number(run_cli: Cli, fresh_directory) -> None:
     out = fresh_directory() / "r"
     done = run_cli("bench", *SMALL, "--design", "turns", "--out", out, "--report")
