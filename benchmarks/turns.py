@@ -210,7 +210,8 @@ def compare_thaw(out: Path, blocks: int) -> None:
 def show_thaw(log: Path) -> None:
     """Print the rates of turns in a log of marks, and the ratios by how much is left out."""
     turns = [json.loads(line) for line in log.read_text().splitlines()]
-    turns = [turn for turn in turns if turn[3] >= 0]
+    # Those without a mark were over before the first: dballoc had got no CPU.
+    turns = [turn for turn in turns if turn[3] >= 0 and turn[4]]
     for name in dict.fromkeys(turn[1] for turn in turns):
         of_name = [turn for turn in turns if turn[1] == name]
         bins = [count_in_bins(marks) for *_, marks, _, _ in of_name]
