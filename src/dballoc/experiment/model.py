@@ -943,8 +943,10 @@ class Experiment(_ExperimentTable):
         the baseline in all but its CPUs, and so that number's baseline. The experiment itself where
         its variants have one number, or a number has no such baseline.
         """
-        baseline = self.find(self.baseline)
         counts = {v.name: self.cpu_of(v).count for v in self.variant}
+        if len({*counts.values()}) < 2:
+            return [self]
+        baseline = self.find(self.baseline)
         baselines: dict[int | None, str] = {}
         for variant in (baseline, *self.variant):
             if variant.describe_but_cpus() == baseline.describe_but_cpus():

@@ -60,8 +60,8 @@ class KitSource:
 
 def make_kit(source: KitSource, python: Path | None, out: Path, progress: Progress) -> Kit:
     """Make the kit of an experiment. ``python``: as for :func:`make_python_tree`; ``out``: the
-    archive. Raises UsageError for what this machine lacks or
-    a kit cannot carry; Failure if it cannot be written.
+    archive. Raises UsageError for what this machine lacks or a kit cannot carry; Failure if it
+    cannot be written.
     """
     parts = _choose_parts(source, progress)
     seconds = int(os.environ.get(_TIME) or time.time())

@@ -123,7 +123,7 @@ def _judge_part(
     settling = (
         settling_time.plan_first_interval(paces, goals)
         if is_cut
-        else settling_time.find_settling(recommendation, paces, goals)
+        else settling_time.find_settling(recommendation, paces, goals, shares_blocks=bool(against))
     )
     surroundings = Surroundings(
         tails=collect_tail_latencies(campaign),

@@ -85,6 +85,9 @@ def test_an_extension_goes_on_with_the_designs_that_are_open_alone() -> None:
     goals = [{**goal, "turns": goal["solo"]} for goal in GOALS]
     found = compute_settling([figure(0.033, design="turns")], three, goals)
     assert found == SettlingTime(way=Way.EXTEND, minutes=math.ceil(5 * 25 / 60), design="turns")
+    # Other answers may wait for other designs of the same blocks.
+    found = compute_settling([figure(0.033, design="turns")], three, goals, shares_blocks=True)
+    assert found == SettlingTime(way=Way.EXTEND, minutes=math.ceil(5 * (60 + 30 + 25) / 60))
     # No word stands for these two alone.
     found = compute_settling([figure(0.04), figure(0.04, design="turns")], three, goals)
     assert found == SettlingTime(way=Way.EXTEND, minutes=math.ceil(5 * (60 + 30 + 25) / 60))

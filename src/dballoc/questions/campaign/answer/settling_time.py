@@ -102,28 +102,36 @@ def find_settling(
     recommendation: Recommendation,
     paces: Mapping[str, DesignPace],
     goals: Sequence[Mapping[str, int]],
+    *,
+    shares_blocks: bool = False,
 ) -> SettlingTime | None:
     """Return what would settle the answer, or give its figures their first intervals; None where
-    it is settled, or nothing that the campaign measures is open.
+    it is settled, or nothing that the campaign measures is open. ``shares_blocks``: as for
+    :func:`compute_settling`.
     """
     if list_unmeasured(recommendation) or list_unmeasured_conditions(recommendation):
         return plan_first_interval(paces, goals)
-    return compute_settling(list_open_figures(recommendation), paces, goals)
+    return compute_settling(
+        list_open_figures(recommendation), paces, goals, shares_blocks=shares_blocks
+    )
 
 
 def compute_settling(
     figures: Sequence[OpenFigure],
     paces: Mapping[str, DesignPace],
     goals: Sequence[Mapping[str, int]],
+    *,
+    shares_blocks: bool = False,
 ) -> SettlingTime | None:
     """Return the least time that would settle all figures: by an extension to one of the ``goals``
     (numbers of blocks by design, the nearest first), else by a new campaign. None where there is no
-    open figure.
+    open figure. ``shares_blocks``: whether other answers wait for the same blocks, and perhaps for
+    other designs: then an extension goes on with all of them.
     """
     if not figures:
         return None
     power = 1 - (1 - POWER) / len(figures)
-    design = name_choice({figure.design for figure in figures})
+    design = None if shares_blocks else name_choice({figure.design for figure in figures})
     for goal in goals:
         if all(_is_settled_at(figure, goal, paces, power) for figure in figures):
             needed = {d: n for d, n in goal.items() if d in select_designs(design)}
