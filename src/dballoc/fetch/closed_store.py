@@ -7,7 +7,6 @@ name their loader by an absolute path, so they are relinked at the first start i
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -34,7 +33,6 @@ _LINKED, _LOCK = ".linked", ".lock"
 # Seconds that another start in the same place may take to relink a few programs.
 _PATIENCE = 120.0
 _LARGEST_MARKER = readers.MIB
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +111,9 @@ class ClosedStore:
         return entry
 
     def _check_hash(self, path: Path) -> None:
-        digest = hashlib.sha256()
-        with readers.naming(path), readers.open_file(path) as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-        if digest.hexdigest() != self.hashes.get(os.fspath(path.relative_to(self.place))):
+        with readers.naming(path):
+            digest = readers.hash_file(path)
+        if digest != self.hashes.get(os.fspath(path.relative_to(self.place))):
             raise UsageError(f"{path}: not the file that the kit was made with; unpack it again")
 
     def _describe_lack(self, names: Mapping[str, object]) -> str:

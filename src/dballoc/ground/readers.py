@@ -8,6 +8,7 @@ which the caller knows. For /proc it is OSError, as for any other failure there.
 
 import contextlib
 import errno
+import hashlib
 import json
 import math
 import os
@@ -66,6 +67,12 @@ def open_file(path: Path, below: Path | None = None) -> BufferedReader:
         raise Unfit(reason(error)) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name
         raise Unfit(f"cannot be read: {reason(error)}") from None
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file. Unfit if it cannot be opened, OSError if it cannot be read."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content(path: Path, most: int = SMALL, *, below: Path | None = None) -> bytes:

@@ -6,7 +6,6 @@ else that comes from this machine's library directories. Mallocs stay as they ar
 but for those that look for their own libraries in a directory of this machine.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -376,11 +375,8 @@ def _list_shared_files(part: ServerPart) -> list[Path]:
 
 
 def _hash_file(path: Path) -> str:
-    digest = hashlib.sha256()
-    with readers.naming(path), readers.open_file(path.resolve()) as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+    with readers.naming(path):
+        return readers.hash_file(path.resolve())
 
 
 def _sum_bytes(place: Path) -> int:

@@ -1,6 +1,5 @@
 """The identity of a trace file. A module of its own, because verbs without a trace read it too."""
 
-import hashlib
 from pathlib import Path
 
 from dballoc.ground import readers
@@ -8,5 +7,5 @@ from dballoc.ground import readers
 
 def hash_trace(path: Path) -> str:
     """Return the SHA-256 of a file. UsageError if it cannot be read."""
-    with readers.naming(path), readers.open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with readers.naming(path):
+        return readers.hash_file(path)
