@@ -1,5 +1,6 @@
 """Pages of docs/evidence are what their CSV files give, and show nothing of a stranger's but words."""
 
+import os
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -91,3 +92,15 @@ def test_an_emulated_machine_gets_no_page(tool: dict[str, Any], make: Make, tmp_
 def test_a_name_is_no_path(tool: dict[str, Any], tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="not a name"):
         tool["write_evidence"](tmp_path, name, tmp_path)
+
+
+def test_no_link_of_a_strangers_table_is_followed(tool: dict[str, Any], tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "campaign.csv").symlink_to(EVIDENCE / PAGES[0] / "campaign.csv")
+    with pytest.raises(UsageError, match=r"campaign\.csv.*link"):
+        tool["write_evidence"](theirs, "theirs", tmp_path / "into")
+    (theirs / "campaign.csv").unlink()
+    os.mkfifo(theirs / "campaign.csv")
+    with pytest.raises(UsageError, match=r"campaign\.csv"):
+        tool["write_evidence"](theirs, "theirs", tmp_path / "into")
