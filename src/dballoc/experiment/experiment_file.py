@@ -51,6 +51,8 @@ def parse_table(text: str, origin: str) -> dict[str, Any]:
 
 
 LONGER, FROM = "longer", "from"
+# Keys that say which experiment it is, and how long it takes.
+_NOT_LONGER = (LONGER, "name", "baseline", "budget", "published", "post", "small", "scaled")
 
 
 def lay_longer(table: dict[str, Any], budget: Any, origin: str) -> dict[str, Any]:
@@ -81,10 +83,6 @@ def lay_longer(table: dict[str, Any], budget: Any, origin: str) -> dict[str, Any
         if key != FROM:
             plain[key] = _lay_over(plain.get(key), value)
     return plain
-
-
-# Keys that say which experiment it is, and how long it takes.
-_NOT_LONGER = (LONGER, "name", "baseline", "budget", "published", "post", "small", "scaled")
 
 
 def _lay_over(below: Any, above: Any) -> Any:
