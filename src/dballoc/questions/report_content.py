@@ -204,8 +204,8 @@ def _leave_unjudged(campaign: Campaign, preference: Preference) -> JudgedPart:
     nothing = Recommendation(
         comparisons=imported_results.compare_first_machine(campaign),
         baseline=campaign.experiment.baseline, ending=Ending.STAY,
-        subject=None, variant=None, tie=False, excluded={}, faulty=[], preference=preference,
-        standings={}, evidence=RecommendationBasis(),
+        subject=None, contender=None, variant=None, tie=False, excluded={}, faulty=[],
+        preference=preference, standings={}, evidence=RecommendationBasis(),
     )  # fmt: skip
     return JudgedPart(
         campaign=campaign,

@@ -11,7 +11,7 @@ from dballoc.questions.campaign.answer.answer_table import TailLatency
 from dballoc.questions.campaign.answer.compose_answer import Surroundings, compose_answer
 from dballoc.questions.campaign.answer.conditions_and_preference import parse_preference
 from dballoc.questions.campaign.answer.recommendation import RecommendationBasis, recommend
-from dballoc.questions.campaign.answer.settling_time import SettlingTime, Way
+from dballoc.questions.campaign.answer.settling_time import SettlingTime, Way, list_open_figures
 from dballoc.questions.compare.answer_words import Progress, describe_verdict
 from dballoc.questions.compare.baseline_comparison import Comparison, Comparisons
 from dballoc.questions.compare.measures import Metric, list_judged
@@ -26,6 +26,7 @@ IDLE = make_metric("rss_idle")
 CPU = make_metric("cpu:oltp")
 
 LOWER, HIGHER, EQUAL, OPEN = (0.94, 0.96), (1.04, 1.06), (0.995, 1.005), (0.96, 1.05)
+FAR = (0.90, 0.92)
 
 
 def ratio(interval: tuple[float, float], blocks: int = 6) -> Ratio:
@@ -90,6 +91,39 @@ def test_more_time_may_settle_what_is_undecided_of_another_variant() -> None:
     assert say(choice).reason.endswith("More time may settle what is undecided of tcmalloc.")
     shown = comparisons({"jemalloc": (LOWER, LOWER)})
     assert say(shown).reason.endswith("More time would only narrow the intervals.")
+
+
+def test_a_contender_is_named_with_what_would_settle_it() -> None:
+    """More time may put it in the place of the one that the answer names."""
+    more = Surroundings(settling=SettlingTime(way=Way.EXTEND, minutes=12))
+    said = say(comparisons({"jemalloc": (EQUAL, LOWER), "tcmalloc": (OPEN, FAR)}), around=more)
+    assert said.headline == "Use jemalloc"
+    assert said.reason.endswith(
+        "tcmalloc may be better still: it saves 9.0 % of peak RSS. 12 more minutes would settle "
+        "it, with 80 % chance, if the true ratio is as estimated:"
+    )
+    assert said.command == "dballoc bench --out DIR --extend 12m"
+    choice = say(comparisons({"jemalloc": (LOWER, FAR), "tcmalloc": (OPEN, LOWER)}))
+    assert choice.headline.startswith("A choice: jemalloc ")
+    assert choice.reason.endswith(
+        " tcmalloc may be better without such a loss: it saves 5.0 % of peak RSS."
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [(OPEN, (0.935, 0.955)), (OPEN, OPEN), ((0.90, 1.01), FAR), (EQUAL, LOWER)],
+    ids=["a tie", "nothing shown", "loses by its estimate", "settled too"],
+)
+def test_who_is_no_contender(other: tuple[tuple[float, float], tuple[float, float]]) -> None:
+    found = comparisons({"jemalloc": (EQUAL, LOWER), "tcmalloc": other})
+    assert recommend(found, "glibc").contender is None
+    assert " may be better " not in say(found).reason
+
+
+def test_what_a_contender_lacks_is_open() -> None:
+    found = recommend(comparisons({"jemalloc": (EQUAL, LOWER), "tcmalloc": (OPEN, FAR)}), "glibc")
+    assert [figure.design for figure in list_open_figures(found)] == [TPS.design]
 
 
 def test_use_the_one_that_is_better_and_loses_nothing() -> None:

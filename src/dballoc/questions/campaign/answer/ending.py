@@ -70,11 +70,16 @@ def explain_ending(recommendation: Recommendation, progress: Progress) -> str:
 
 
 def _describe_rest(recommendation: Recommendation, progress: Progress) -> str:
-    """Return what more time would do beside an answer that is settled: what is undecided, of any
-    variant, may still change it. Nothing of a campaign that has not ended.
+    """Return what more time would do beside an answer that is settled: name its contender, else
+    what is undecided of any variant. Nothing of a campaign that has not ended.
     """
     if not progress.final:
         return ""
+    if name := recommendation.contender:
+        gains = _select_by_standing(recommendation, name)[Noninferiority.BETTER]
+        is_use = recommendation.ending is Ending.USE
+        better = "better still" if is_use else "better without such a loss"
+        return f" {name} may be {better}: it {_describe_gains(gains, recommendation)}."
     margin = recommendation.evidence.margin
     undecided = [
         comparison

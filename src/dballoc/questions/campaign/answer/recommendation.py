@@ -90,6 +90,11 @@ class VariantStanding:
         return all(s in (Noninferiority.BETTER, Noninferiority.NO_WORSE) for s in self.required)
 
     @property
+    def shown(self) -> list[Aim]:
+        """The figures in which the variant is shown to be better."""
+        return [aim for aim in self.aims if aim.standing is Noninferiority.BETTER]
+
+    @property
     def rank(self) -> tuple[bool, bool, bool, float, str]:
         """The order among variants of the same ending, the least first. Of those that are not
         settled, one that is estimated to lose nothing comes before one that loses. Then a gain that
@@ -97,11 +102,10 @@ class VariantStanding:
         name.
         """
         loses = self.loses and self.ending is Ending.NOT_SETTLED
-        shown = [aim for aim in self.aims if aim.standing is Noninferiority.BETTER]
-        counted = shown or [aim for aim in self.aims if aim.promising]
+        counted = self.shown or [aim for aim in self.aims if aim.promising]
         in_first = [aim for aim in counted if aim.first]
         gain = max((aim.gain for aim in in_first or counted), default=0.0)
-        return (loses, not shown, not in_first, -gain, self.name)
+        return (loses, not self.shown, not in_first, -gain, self.name)
 
 
 # From the one that says most. A choice is decided, and comes before what is not.
@@ -119,6 +123,26 @@ def choose_ending(
         if candidates:
             return ending, min(candidates, key=lambda v: v.rank).name
     return Ending.STAY, None
+
+
+def find_contender(
+    variants: Sequence[VariantStanding], ending: Ending, subject: str | None
+) -> str | None:
+    """Return the variant that more time may put in the place of the one that the ending names, as
+    it is shown to be better and estimated to lose nothing; None where there is none. Beside one to
+    use its gain has to be larger by more than 1 %, so that minutes are not spent on a tie.
+    """
+    if ending not in (Ending.USE, Ending.CHOICE):
+        return None
+    rivals = [v for v in variants if v.ending is Ending.NOT_SETTLED and v.shown and not v.loses]
+    rival = min(rivals, key=lambda v: v.rank, default=None)
+    if rival is None:
+        return None
+    if ending is Ending.CHOICE:
+        return rival.name
+    [used] = [v for v in variants if v.name == subject]
+    least = -math.log(compute_thresholds("higher", DEFAULT_MARGIN).gain)
+    return rival.name if rival.rank < (*used.rank[:3], used.rank[3] + least, "") else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,16 +249,18 @@ class Recommendation:
     """The ``ending`` that ``comparisons`` with the ``baseline`` give, and the variant that it names
     (``subject``; None where it names none).
 
-    ``variant``: what to run, None where the rule cannot say: the baseline failed, or the user has
-    to choose. ``tie``: whether that is the baseline because no variant is shown to be better.
-    ``excluded``: the variants that are shown not to qualify, with the reason. ``standings``: what
-    each variant's ending rests on.
+    ``contender``: see :func:`find_contender`; None where memory was not compared. ``variant``: what
+    to run, None where the rule cannot say: the baseline failed, or the user has to choose. ``tie``:
+    whether that is the baseline because no variant is shown to be better. ``excluded``: the
+    variants that are shown not to qualify, with the reason. ``standings``: what each variant's
+    ending rests on.
     """
 
     comparisons: Comparisons
     baseline: str
     ending: Ending
     subject: str | None
+    contender: str | None
     variant: str | None
     tie: bool
     excluded: dict[str, str]
@@ -254,9 +280,9 @@ def recommend(
     evidence = evidence or RecommendationBasis()
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
     standings = {name: _judge_variant(comparisons, name, preference, evidence) for name in names}
-    ending, subject = choose_ending(
-        list(standings.values()), baseline_failed=baseline in comparisons.faulty
-    )
+    variants = list(standings.values())
+    ending, subject = choose_ending(variants, baseline_failed=baseline in comparisons.faulty)
+    has_memory = "memory" in list_questions(comparisons)
     stays = ending in (Ending.STAY, Ending.NOT_SETTLED)
     excluded = {
         name: why
@@ -268,6 +294,7 @@ def recommend(
         baseline=baseline,
         ending=ending,
         subject=subject,
+        contender=find_contender(variants, ending, subject) if has_memory else None,
         variant=subject if ending is Ending.USE else baseline if stays else None,
         tie=stays,
         excluded=excluded,

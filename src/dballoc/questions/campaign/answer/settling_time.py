@@ -234,14 +234,17 @@ def list_goals(campaign: Campaign, procedures: Mapping[str, Procedure]) -> list[
 
 def list_open_figures(recommendation: Recommendation) -> list[OpenFigure]:
     """Return what keeps the variant that looks better from being used: the gain in which it looks
-    best, unless one is shown, and all that is not shown to be no worse. Where nothing looks better:
-    whatever may yet be better by more than 1 %. Empty for other endings.
+    best, unless one is shown, and all that is not shown to be no worse. Of an answer that is
+    settled, that is its contender. Where nothing looks better: whatever may yet be better by more
+    than 1 %. Empty for other endings.
     """
     comparisons = recommendation.comparisons
     if recommendation.ending is Ending.STAY:
         return [_open_gain(comparisons, c) for c in list_possible_gains(recommendation)]
-    name, evidence = recommendation.subject, recommendation.evidence
-    if recommendation.ending is not Ending.NOT_SETTLED or name is None:
+    evidence = recommendation.evidence
+    is_open = recommendation.ending is Ending.NOT_SETTLED
+    name = recommendation.subject if is_open else recommendation.contender
+    if name is None:
         return []
     judged = [
         c
