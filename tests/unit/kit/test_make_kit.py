@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import dballoc
+from dballoc.cli.kit_verbs.make import read_for_elsewhere
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.ground.errors import UsageError
@@ -67,3 +68,30 @@ def test_kit_json_tells_versions_and_hashes() -> None:
             "kind": "allocator", "name": "jemalloc", "version": "5.3.0", "sha256": "a" * 64, "bytes": 9, "entry": "jemalloc@5.3.0",
         }
     ]  # fmt: skip
+
+
+def test_relative_paths_are_made_absolute_and_all_else_stays(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'workloads = ["./a.lua"]\n'
+        'variant = [{name = "mine", preload = ["lib/mine.so"]}]\n'
+        '[longer]\nfrom = "2h"\nworkloads = ["./b.sql"]\nthreads = [1, 64]\n'
+    )
+    table = experiment_file.parse_table(read_for_elsewhere(file), "there")
+    assert table == {
+        "workloads": ["a"],
+        "workload": {"a": {"script": f"{tmp_path}/a.lua"}},
+        "variant": [{"name": "mine", "preload": [f"{tmp_path}/lib/mine.so"]}],
+        "longer": {
+            "from": "2h",
+            "workloads": ["b"],
+            "workload": {"b": {"sql": f"{tmp_path}/b.sql"}},
+            "threads": [1, 64],
+        },
+    }
+
+
+def test_without_relative_paths_a_text_is_carried_byte_for_byte(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('# mine\nworkloads = ["/x/a.lua", "oltp_read_only"]\n[longer]\nfrom = "2h"\n')
+    assert read_for_elsewhere(file) == file.read_text()

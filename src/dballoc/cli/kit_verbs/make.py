@@ -1,18 +1,18 @@
 """``dballoc kit make``: everything that measures an experiment elsewhere, in one file."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import tomli_w
 import typer
 
-from dballoc.catalogue import experiments, look_up
+from dballoc.catalogue import cycles, experiments, look_up, workloads
 from dballoc.cli.shared.experiment_from_flags import read_experiment
 from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.shared.safe_output import say
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import LONGEST_DURATION
 from dballoc.experiment.experiment_paths import anchor_paths
-from dballoc.experiment.model import Experiment
 from dballoc.ground import readers
 
 _LARGEST_FILE = 16 * readers.MIB
@@ -50,7 +50,7 @@ def make(
     file = Path(named) if "/" in named or named.endswith(".toml") or Path(named).is_file() else None
     source = ExperimentSource(experiment=file, named=None if file else named)
     model = read_experiment(source, {})
-    text = _read_file(file, model) if file else look_up(experiments(), named, "experiment")
+    text = read_for_elsewhere(file) if file else look_up(experiments(), named, "experiment")
     is_longer = experiment_file.LONGER in experiment_file.parse_table(text, named)
     longer = read_experiment(source, {"budget": LONGEST_DURATION}) if is_longer else None
     kit = make_kit(
@@ -69,13 +69,20 @@ def make(
     say(f"{out}: {kit.size / 2**20:.1f} MiB; unpack it there, and run dballoc-kit/run")
 
 
-def _read_file(path: Path, model: Experiment) -> str:
-    """Return the file's text; where it has relative paths, which would lead elsewhere there, the
-    same experiment with absolute ones.
+def read_for_elsewhere(path: Path) -> str:
+    """Return the file's text; where it has relative paths, which would lead elsewhere there, its
+    table with absolute ones. UsageError as :func:`dballoc.experiment.experiment_file.read_table`.
     """
     text = readers.text(path, _LARGEST_FILE)
     table = experiment_file.parse_table(text, str(path))
-    tables = [table, table.get(experiment_file.LONGER) or {}]
-    if all(anchor_paths(each, path.parent) == anchor_paths(each, Path("/")) for each in tables):
-        return text
-    return experiment_file.format_experiment(model)
+    anchored = _anchor(table, path.parent)
+    return text if anchored == _anchor(table, Path("/")) else tomli_w.dumps(anchored)
+
+
+def _anchor(table: dict[str, Any], base: Path) -> dict[str, Any]:
+    """Return the table with the paths in it, and in what a longer budget changes, absolute."""
+    names = {**workloads(), **cycles()}
+    result = anchor_paths(table, base, names)
+    if isinstance(longer := result.get(experiment_file.LONGER), dict):
+        result[experiment_file.LONGER] = anchor_paths(longer, base, names)
+    return result
