@@ -9,9 +9,10 @@ lengths   turns of 0.25 to 2 s, N blocks each, with mallocs and planted losses: 
           malloc (2 and 5 %), and the same under a lock that all threads share (5 %)
 thaw      what servers do in each 50 ms of their turns of 0.5 and 2 s, and the ratios without the
           first 50, 100 … ms of each turn, beside those of solo starts, N blocks of each
-planted   for each seed a campaign of so many minutes: glibc, itself as a variant, and the lock that
+planted   for each seed a campaign of so many minutes: glibc, itself as a variant, and a lock that
           costs 5 %: how often it is found, and how often a difference is seen that is not there
-collapse  one arena of glibc's for 256 clients, by turns and by solo starts, 10 blocks of each
+collapse  256 clients by turns and by solo starts, 10 blocks of each: one arena of glibc's, the same
+          without thread caches, and the preload's lock held so long that throughput collapses
 
 The planted loss is known: the preload says how long it spun, as a share of the turns' CPU time.
 Every campaign's directory is kept below DIR, and an interrupted run goes on where it stopped. The
@@ -36,9 +37,17 @@ from dballoc.questions.compare.measures import THROUGHPUT, Metric
 from dballoc.questions.compare.verdict import Verdict
 
 LENGTHS = ("250ms", "500ms", "1s", "2s")
-# Rounds of the calibration, and what they are scaled to.
+# Rounds of the calibration, and the share of the CPUs that each planted variant is to spin, under a
+# lock or not. Waiting for the lock comes on top: locked3 loses 5 % of throughput on two cores.
 SPIN = 1000
-LOSS = 0.05
+LOCK = {"DBALLOC_SPIN_LOCK": "1"}
+PLANTED: dict[str, tuple[float, dict[str, str]]] = {
+    "burnt2": (0.02, {}),
+    "burnt5": (0.05, {}),
+    "locked3": (0.03, LOCK),
+    "locked5": (0.05, LOCK),
+    "collapsed": (0.4, LOCK),
+}
 # How dballoc is run with another way to stop: what is sent to whom, in place of both.
 WAYS = {
     "both": "",
@@ -141,19 +150,19 @@ def show(out: Path, campaign: Campaign, planted: list[str]) -> None:
         print(f"  {name:10} {describe_logs(logs)}{truth}", flush=True)
 
 
-def plant(out: Path) -> dict[str, dict[str, Any]]:
-    """Return the variants with a planted loss, by name, calibrated by two blocks."""
+def plant(out: Path, *names: str) -> list[dict[str, Any]]:
+    """Return those of PLANTED as variants, calibrated by two blocks."""
     library = build(out, "spin")
-    first = [GLIBC, spinning("calibrated", library, SPIN, DBALLOC_SPIN_LOCK="1")]
+    first = [GLIBC, spinning("calibrated", library, SPIN, **LOCK)]
     table = make_table("calibration", first, blocks=2)
     loss = 1 - find_loss(out / "calibration", run(out / "calibration", table), "calibrated")
-    rounds = max(1, round(SPIN * LOSS / loss))
-    print(f"calibration: {SPIN} rounds take {loss:.2%} of the CPUs; {rounds} are to", flush=True)
-    return {
-        "burnt2": spinning("burnt2", library, max(1, round(rounds * 2 / 5))),
-        "burnt5": spinning("burnt5", library, rounds),
-        "locked5": spinning("locked5", library, rounds, DBALLOC_SPIN_LOCK="1"),
-    }
+    variants = []
+    for name in names:
+        share, lock = PLANTED[name]
+        rounds = max(1, round(SPIN * share / loss))
+        print(f"{SPIN} rounds take {loss:.2%} of the CPUs; {name}: {rounds} rounds", flush=True)
+        variants.append(spinning(name, library, rounds, **lock))
+    return variants
 
 
 def compare_ways(out: Path, blocks: int) -> None:
@@ -178,22 +187,21 @@ def compare_ways(out: Path, blocks: int) -> None:
 
 def compare_lengths(out: Path, blocks: int) -> None:
     """Print the same campaign by turns of each length."""
-    planted = plant(out)
+    planted = ["burnt2", "burnt5", "locked5"]
     mallocs = [{"name": name, "allocator": name} for name in ("jemalloc", "tcmalloc")]
-    variants = [GLIBC, {"name": "twin", "allocator": "glibc"}, *mallocs, *planted.values()]
+    variants = [GLIBC, {"name": "twin", "allocator": "glibc"}, *mallocs, *plant(out, *planted)]
     for length in LENGTHS:
         print(f"turns of {length}", flush=True)
         seconds = float(length[:-2]) / 1000 if length.endswith("ms") else float(length[:-1])
         turns = {"length": length, "rounds": max(2, round(3 / seconds))}
         table = make_table(f"turns-{length}", variants, turns=turns, blocks=blocks)
-        show(out / length, run(out / length, table), [*planted])
+        show(out / length, run(out / length, table), planted)
 
 
 def compare_thaw(out: Path, blocks: int) -> None:
     """Print what a turn's begin is to its result."""
-    planted = plant(out)
     mallocs = [{"name": name, "allocator": name} for name in ("jemalloc", "mimalloc")]
-    variants = [GLIBC, *mallocs, planted["burnt5"], planted["locked5"]]
+    variants = [GLIBC, *mallocs, *plant(out, "burnt5", "locked5")]
     for length, rounds in (("500ms", 10), ("2s", 4)):
         log, script = out / f"{length}.jsonl", out / f"{length}.py"
         script.write_text(THAW.format(log=str(log), mark=MARK))
@@ -261,8 +269,7 @@ def sum_rate(turns: list[Any], left_out: float) -> float:
 
 def find_planted(out: Path, seeds: int, minutes: float) -> None:
     """Print how often the planted lock is found, and how often a twin seems to differ."""
-    lock = plant(out)["locked5"]
-    variants = [GLIBC, {"name": "twin", "allocator": "glibc"}, lock]
+    variants = [GLIBC, {"name": "twin", "allocator": "glibc"}, *plant(out, "locked3")]
     found = invented = held = pairs = 0
     for seed in range(1, seeds + 1):
         table = make_table(f"planted-{seed}", variants, seed=seed, budget=f"{minutes * 60:.0f}s")
@@ -270,10 +277,10 @@ def find_planted(out: Path, seeds: int, minutes: float) -> None:
         campaign = run(path, table)
         comparisons = compare_with_baseline(campaign)
         print(f"seed {seed}: {campaign.blocks('turns')} blocks", flush=True)
-        show(path, campaign, ["locked5"])
+        show(path, campaign, ["locked3"])
         for c in (*comparisons.family, *comparisons.floor):
             assert c.ratio
-            if c.variant == "locked5":
+            if c.variant == "locked3":
                 found += c.verdict is Verdict.LOWER
             else:
                 differs = c.verdict in (Verdict.LOWER, Verdict.HIGHER)
@@ -288,10 +295,16 @@ def find_planted(out: Path, seeds: int, minutes: float) -> None:
 
 
 def compare_collapse(out: Path) -> None:
-    """Print one arena for 256 clients, by solo starts and by turns."""
-    arena = {"name": "one_arena", "allocator": "glibc", "tunables": {"arena_max": "1"}}
+    """Print one arena and a lock for 256 clients, by solo starts and by turns."""
+    one: dict[str, Any] = {"arena_max": "1"}
+    variants = [
+        GLIBC,
+        {"name": "one_arena", "allocator": "glibc", "tunables": one},
+        {"name": "uncached", "allocator": "glibc", "tunables": one | {"tcache_count": "0"}},
+        *plant(out, "collapsed"),
+    ]
     for design in ("solo", "turns"):
-        table = make_table(design, [GLIBC, arena], 256, blocks=10) | {"design": design}
+        table = make_table(design, variants, 256, blocks=10) | {"design": design}
         print(f"{design}:", flush=True)
         show(out / design, run(out / design, table), [])
 
