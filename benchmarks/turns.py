@@ -9,8 +9,9 @@ lengths   turns of 0.25 to 2 s, N blocks each, with mallocs and planted losses: 
           malloc (2 and 5 %), and the same under a lock that all threads share (5 %)
 thaw      what servers do in each 50 ms of their turns of 0.5 and 2 s, and the ratios without the
           first 50, 100 … ms of each turn, beside those of solo starts, N blocks of each
-planted   for each seed a campaign of so many minutes: glibc, itself as a variant, and a lock that
-          costs 5 %: how often it is found, and how often a difference is seen that is not there
+planted   for each seed a campaign of so many minutes: glibc, itself as a variant, and a lock held
+          for 3 % of the CPUs' time: how often it is found, and how often a difference is seen that
+          is not there
 collapse  256 clients by turns and by solo starts, 10 blocks of each: one arena of glibc's, the same
           without thread caches, and the preload's lock held so long that throughput collapses
 
@@ -38,7 +39,7 @@ from dballoc.questions.compare.verdict import Verdict
 
 LENGTHS = ("250ms", "500ms", "1s", "2s")
 # Rounds of the calibration, and the share of the CPUs that each planted variant is to spin, under a
-# lock or not. Waiting for the lock comes on top: locked3 loses 5 % of throughput on two cores.
+# lock or not. Waiting for the lock comes on top: locked3 loses 6 to 7 % of throughput on two cores.
 SPIN = 1000
 LOCK = {"DBALLOC_SPIN_LOCK": "1"}
 PLANTED: dict[str, tuple[float, dict[str, str]]] = {

@@ -56,6 +56,19 @@ def test_what_a_server_left_unchanged_is_used_again() -> None:
     assert template.copied == 1
 
 
+def test_who_asks_first_has_no_copy_of_its_own() -> None:
+    """The baseline's server asks first in every block."""
+    copies, template = make_copies(most=6), _Template("a")
+    firsts = []
+    for _ in range(60):
+        taken = [use(copies, template, variant({})) for _ in range(6)]
+        firsts.append(taken[0])
+        for copy in taken:
+            copies.give_back(copy, unchanged=True)
+    assert template.copied == 6
+    assert len(set(firsts)) == 6
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [({}, "ib_buffer_pool"), ({"innodb_buffer_pool_filename": "pages"}, "pages")],

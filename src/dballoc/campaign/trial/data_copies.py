@@ -3,6 +3,7 @@ only read and was shut down in order is used again: nothing is copied or read fr
 """
 
 import os
+import random
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,17 +49,19 @@ class DataCopies:
         self._most = most
         self._waiting: list[DataCopy] = []
         self._taken = 0
+        self._draw = random.Random("data copies")
 
     def take(self, template: Template, prepared: PreparedVariant) -> DataCopy:
         """Return a copy that a server of the same build and options left, else a scratch directory
-        for a new one.
+        for a new one. Of several one is drawn: the baseline's server asks first in each trial, and
+        would have the same one in every block.
         """
         use = template.data, str(prepared.build.executable), frozenset(prepared.options.items())
         self._taken += 1
-        for copy in self._waiting:
-            if copy.use == use:
-                self._waiting.remove(copy)
-                return copy
+        if fitting := [copy for copy in self._waiting if copy.use == use]:
+            copy = self._draw.choice(fitting)
+            self._waiting.remove(copy)
+            return copy
         while self._waiting and self._taken + len(self._waiting) > self._most:
             remove_directory(self._waiting.pop(0).scratch)
         return DataCopy(directories.make_server_scratch(self._custody.scratch, self._user), use)
