@@ -39,7 +39,8 @@ from dballoc.questions.compare.verdict import Verdict
 
 LENGTHS = ("250ms", "500ms", "1s", "2s")
 # Rounds of the calibration, and the share of the CPUs that each planted variant is to spin, under a
-# lock or not. Waiting for the lock comes on top: locked3 loses 6 to 7 % of throughput on two cores.
+# lock or not, while it does as many transactions as glibc. Waiting for the lock comes on top:
+# locked3 loses 6 to 7 % of throughput on two cores. What collapsed spins is too long to be timed.
 SPIN = 1000
 LOCK = {"DBALLOC_SPIN_LOCK": "1"}
 PLANTED: dict[str, tuple[float, dict[str, str]]] = {

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from dballoc.experiment.experiment_file import LONGER
 from dballoc.ground.errors import UsageError
 
 Table = dict[str, Any]
@@ -14,8 +15,8 @@ _KINDS = {".lua": "script", ".sql": "sql"}
 
 
 def anchor_paths(table: Table, base: Path, reserved: Collection[str] = ()) -> Table:
-    """Return ``table`` with every relative path resolved against ``base``. Values of other types
-    are left for the model to refuse.
+    """Return ``table``, and what a longer budget changes of it, with every relative path resolved
+    against ``base``. Values of other types are left for the model to refuse.
 
     A workload that is the path of a .lua or .sql file gets a table of its own, named after the
     file; ``reserved`` are names that it must not have. Raises UsageError for any other path.
@@ -65,6 +66,8 @@ def anchor_paths(table: Table, base: Path, reserved: Collection[str] = ()) -> Ta
             for w in result["workloads"]
         ]
         result["workload"] = workloads
+    if isinstance(result.get(LONGER), dict):
+        result[LONGER] = anchor_paths(result[LONGER], base, reserved)
     return result
 
 

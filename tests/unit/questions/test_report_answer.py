@@ -103,6 +103,10 @@ def test_a_contender_is_named_with_what_would_settle_it() -> None:
         "it, with 80 % chance, if the true ratio is as estimated:"
     )
     assert said.command == "dballoc bench --out DIR --extend 12m"
+    found = comparisons({"jemalloc": (EQUAL, LOWER), "tcmalloc": (OPEN, FAR)})
+    interim = say(found, solo(4, 6), around=more)
+    assert interim.headline == "So far: Use jemalloc"
+    assert (interim.command, "tcmalloc" in interim.reason) == ("", False)
     choice = say(comparisons({"jemalloc": (LOWER, FAR), "tcmalloc": (OPEN, LOWER)}))
     assert choice.headline.startswith("A choice: jemalloc ")
     assert choice.reason.endswith(

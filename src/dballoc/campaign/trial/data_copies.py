@@ -53,8 +53,8 @@ class DataCopies:
 
     def take(self, template: Template, prepared: PreparedVariant) -> DataCopy:
         """Return a copy that a server of the same build and options left, else a scratch directory
-        for a new one. Of several one is drawn: the baseline's server asks first in each trial, and
-        would have the same one in every block.
+        for a new one. Of several one is drawn: the baseline's first server asks first in every
+        block, and would always have one of the same two.
         """
         use = template.data, str(prepared.build.executable), frozenset(prepared.options.items())
         self._taken += 1

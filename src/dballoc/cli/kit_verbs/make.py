@@ -1,7 +1,7 @@
 """``dballoc kit make``: everything that measures an experiment elsewhere, in one file."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tomli_w
 import typer
@@ -14,8 +14,6 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import LONGEST_DURATION
 from dballoc.experiment.experiment_paths import anchor_paths
 from dballoc.ground import readers
-
-_LARGEST_FILE = 16 * readers.MIB
 
 
 def make(
@@ -71,18 +69,12 @@ def make(
 
 def read_for_elsewhere(path: Path) -> str:
     """Return the file's text; where it has relative paths, which would lead elsewhere there, its
-    table with absolute ones. UsageError as :func:`dballoc.experiment.experiment_file.read_table`.
+    table with absolute ones. UsageError if it cannot be read, or is not TOML.
     """
-    text = readers.text(path, _LARGEST_FILE)
+    with readers.naming(path):
+        text = readers.text(path)
     table = experiment_file.parse_table(text, str(path))
-    anchored = _anchor(table, path.parent)
-    return text if anchored == _anchor(table, Path("/")) else tomli_w.dumps(anchored)
-
-
-def _anchor(table: dict[str, Any], base: Path) -> dict[str, Any]:
-    """Return the table with the paths in it, and in what a longer budget changes, absolute."""
     names = {**workloads(), **cycles()}
-    result = anchor_paths(table, base, names)
-    if isinstance(longer := result.get(experiment_file.LONGER), dict):
-        result[experiment_file.LONGER] = anchor_paths(longer, base, names)
-    return result
+    anchored = anchor_paths(table, path.parent, names)
+    is_absolute = anchored == anchor_paths(table, Path("/"), names)
+    return text if is_absolute else tomli_w.dumps(anchored)

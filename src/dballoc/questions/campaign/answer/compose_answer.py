@@ -206,9 +206,11 @@ def compose_answer(
     memory = "memory" in list_questions(comparisons)
     preference = recommendation.preference
     needs_memory = not preference.constraints or preference.objective == "memory"
+    # Of a campaign that goes on, a settled answer says no more.
+    is_interim = not progress.final and not progress.is_extended
     is_open = (
         recommendation.ending is Ending.NOT_SETTLED
-        or around.settling is not None
+        or (around.settling is not None and not (is_interim and recommendation.contender))
         or (recommendation.ending is Ending.STAY and needs_memory and not memory)
     )
     if is_open and comparisons.family:

@@ -95,6 +95,16 @@ class VariantStanding:
         return [aim for aim in self.aims if aim.standing is Noninferiority.BETTER]
 
     @property
+    def _counted(self) -> list[Aim]:
+        return self.shown or [aim for aim in self.aims if aim.promising]
+
+    @property
+    def gain(self) -> float:
+        """The largest gain that counts, of the first question if there is one; 0 without any."""
+        in_first = [aim for aim in self._counted if aim.first]
+        return max((aim.gain for aim in in_first or self._counted), default=0.0)
+
+    @property
     def rank(self) -> tuple[bool, bool, bool, float, str]:
         """The order among variants of the same ending, the least first. Of those that are not
         settled, one that is estimated to lose nothing comes before one that loses. Then a gain that
@@ -102,10 +112,8 @@ class VariantStanding:
         name.
         """
         loses = self.loses and self.ending is Ending.NOT_SETTLED
-        counted = self.shown or [aim for aim in self.aims if aim.promising]
-        in_first = [aim for aim in counted if aim.first]
-        gain = max((aim.gain for aim in in_first or counted), default=0.0)
-        return (loses, not self.shown, not in_first, -gain, self.name)
+        in_first = any(aim.first for aim in self._counted)
+        return (loses, not self.shown, not in_first, -self.gain, self.name)
 
 
 # From the one that says most. A choice is decided, and comes before what is not.
@@ -126,23 +134,29 @@ def choose_ending(
 
 
 def find_contender(
-    variants: Sequence[VariantStanding], ending: Ending, subject: str | None
+    standings: Mapping[str, VariantStanding], ending: Ending, subject: str | None
 ) -> str | None:
     """Return the variant that more time may put in the place of the one that the ending names, as
     it is shown to be better and estimated to lose nothing; None where there is none. Beside one to
     use its gain has to be larger by more than 1 %, so that minutes are not spent on a tie.
     """
-    if ending not in (Ending.USE, Ending.CHOICE):
+    if subject is None or ending is Ending.NOT_SETTLED:
         return None
-    rivals = [v for v in variants if v.ending is Ending.NOT_SETTLED and v.shown and not v.loses]
-    rival = min(rivals, key=lambda v: v.rank, default=None)
+    rivals = [
+        standing
+        for standing in standings.values()
+        if standing.ending is Ending.NOT_SETTLED and standing.shown and not standing.loses
+    ]
+    rival = min(rivals, key=lambda standing: standing.rank, default=None)
     if rival is None:
         return None
-    if ending is Ending.CHOICE:
-        return rival.name
-    [used] = [v for v in variants if v.name == subject]
-    least = -math.log(compute_thresholds("higher", DEFAULT_MARGIN).gain)
-    return rival.name if rival.rank < (*used.rank[:3], used.rank[3] + least, "") else None
+    if ending is Ending.USE:
+        used = standings[subject]
+        least = math.log(compute_thresholds("higher", DEFAULT_MARGIN).gain)
+        is_tie = rival.rank[:3] == used.rank[:3] and rival.gain - used.gain <= least
+        if rival.rank > used.rank or is_tie:
+            return None
+    return rival.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,8 +294,9 @@ def recommend(
     evidence = evidence or RecommendationBasis()
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
     standings = {name: _judge_variant(comparisons, name, preference, evidence) for name in names}
-    variants = list(standings.values())
-    ending, subject = choose_ending(variants, baseline_failed=baseline in comparisons.faulty)
+    ending, subject = choose_ending(
+        list(standings.values()), baseline_failed=baseline in comparisons.faulty
+    )
     has_memory = "memory" in list_questions(comparisons)
     stays = ending in (Ending.STAY, Ending.NOT_SETTLED)
     excluded = {
@@ -294,7 +309,7 @@ def recommend(
         baseline=baseline,
         ending=ending,
         subject=subject,
-        contender=find_contender(variants, ending, subject) if has_memory else None,
+        contender=find_contender(standings, ending, subject) if has_memory else None,
         variant=subject if ending is Ending.USE else baseline if stays else None,
         tie=stays,
         excluded=excluded,
